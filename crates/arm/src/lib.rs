@@ -1,0 +1,1 @@
+//! The wire: ARM's JSON, paths, errors, etags and paging for fleets.

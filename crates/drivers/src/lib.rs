@@ -1,0 +1,119 @@
+//! The port to clusters, and the AKS driver behind it.
+//!
+//! A driver observes a cluster, starts one [`Step`] on it, and polls the operation that the step began. It paces
+//! itself inside the provider's budgets and sorts every error into [`Trouble`]; what to do about a cluster is never
+//! its business.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use flotta_model::{Catalogue, Cluster, ClusterId, Fault, Hold, Step};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A way to some clusters.
+#[async_trait]
+pub trait ClusterDriver: Send + Sync + 'static {
+    /// Whether this driver is the one for a cluster.
+    fn reaches(&self, cluster: &ClusterId) -> bool;
+
+    /// Reads a cluster, and as much around it as `look` asks for.
+    async fn observe(&self, cluster: &ClusterId, look: Look) -> Result<Cluster, Trouble>;
+
+    /// The Kubernetes versions of a region. May be remembered for some minutes.
+    async fn catalogue(&self, cluster: &ClusterId, location: &str) -> Result<Catalogue, Trouble>;
+
+    /// Returns when a write for this cluster is inside the provider's budget. It is waited for before a step is
+    /// intended, so that a stop takes hold of everything that still queues here.
+    async fn permit(&self, cluster: &ClusterId, step: &Step);
+
+    /// Starts a step, at most once: with `recovering`, what an earlier call of the same intent may have begun is
+    /// looked for first, and adopted. [`Trouble::Unknown`] means: call again with `recovering`.
+    async fn start(&self, intent: &Intent) -> Result<Started, Trouble>;
+
+    /// Where the operation of a step stands.
+    async fn poll(&self, intent: &Intent, operation: &Operation) -> Result<Progress, Trouble>;
+}
+
+/// What to read beside the cluster itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// The versions the control plane may go to.
+    pub versions: bool,
+    /// The newest image of each pool.
+    pub images: bool,
+    /// The machines of each pool, to see nodes that lag behind their pool.
+    pub machines: bool,
+}
+
+/// A step that was committed to, and what makes it safe to send twice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The step.
+    pub step: Step,
+    /// The etag of the cluster or pool that the step is about, as it was when the step was decided.
+    pub guard: Option<String>,
+    /// When it was committed to, in domain time.
+    pub at: Timestamp,
+    /// An earlier call of this intent may have been accepted.
+    #[serde(default)]
+    pub recovering: bool,
+}
+
+/// A step that is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Started {
+    /// Its operation.
+    pub operation: Operation,
+    /// It was found already moving, rather than started by this call.
+    pub adopted: bool,
+}
+
+/// A provider's operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation {
+    /// Its id, as people see it.
+    pub id: String,
+    /// Where to ask for it; signed and opaque. Without one the state of the resources tells.
+    pub url: Option<String>,
+}
+
+/// Where an operation stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Under way; the provider's own word for it, and how long (domain time) to leave it alone.
+    Running {
+        /// Free text.
+        detail: String,
+        /// How long to wait before the next look.
+        after: Duration,
+    },
+    /// Ended well, and the resources have come to rest.
+    Succeeded,
+    /// Ended badly.
+    Failed(Fault),
+}
+
+/// Why a call brought nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// Passing: nothing was changed; try again, after a pause if one was asked for.
+    #[error("{detail}")]
+    Retry {
+        /// What happened.
+        detail: String,
+        /// The pause the provider asked for, in domain time.
+        after: Option<Duration>,
+    },
+    /// It is not known whether the call was accepted. Only [`ClusterDriver::start`] says this.
+    #[error("it is not known whether the call was accepted: {0}")]
+    Unknown(String),
+    /// Something holds the cluster; nothing was changed.
+    #[error("{0}")]
+    Wait(Hold),
+    /// It will never work like this.
+    #[error("{0}")]
+    Permanent(Fault),
+}

@@ -1,0 +1,1 @@
+//! The verbs of fleet upgrades: planning and running an update run as a pure state machine.

@@ -1,0 +1,2 @@
+//! flotta.
+fn main() {}

@@ -1,0 +1,244 @@
+//! A cluster: which one it is, and what a driver last saw of it (`behaviour.md` D; `aks-wire.md` §3, §5).
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{KubernetesVersion, NodeImage, serde_as_text};
+
+/// The ARM id of a managed cluster. It keeps the caller's casing and compares without it.
+#[derive(Clone, Debug)]
+pub struct ClusterId {
+    text: Box<str>,
+    key: Box<str>,
+}
+
+/// The text is not the id of a managed cluster.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is not the id of a managed cluster: use /subscriptions/S/resourceGroups/G/providers/Microsoft.ContainerService/managedClusters/NAME"
+)]
+pub struct ClusterIdError(String);
+
+impl ClusterId {
+    /// The id in lower case: the key of claims and look-ups.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The id in the caller's casing.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    fn part(&self, index: usize) -> &str {
+        self.text.split('/').nth(index).unwrap_or_default()
+    }
+
+    /// The subscription.
+    pub fn subscription(&self) -> &str {
+        self.part(2)
+    }
+
+    /// The resource group.
+    pub fn resource_group(&self) -> &str {
+        self.part(4)
+    }
+
+    /// The cluster's own name.
+    pub fn name(&self) -> &str {
+        self.part(8)
+    }
+}
+
+impl PartialEq for ClusterId {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for ClusterId {}
+
+impl PartialOrd for ClusterId {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ClusterId {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+impl FromStr for ClusterId {
+    type Err = ClusterIdError;
+    fn from_str(text: &str) -> Result<Self, ClusterIdError> {
+        let key = text.to_ascii_lowercase();
+        let parts: Vec<&str> = key.split('/').collect();
+        let fixed = [(0, ""), (1, "subscriptions"), (3, "resourcegroups"), (5, "providers"), (6, "microsoft.containerservice"), (7, "managedclusters")];
+        let shaped = parts.len() == 9 && fixed.iter().all(|(index, word)| parts[*index] == *word);
+        let named = |part: &str| {
+            (1..=90).contains(&part.len()) && part.chars().all(|c| c.is_alphanumeric() || "-_.()".contains(c))
+        };
+        if !shaped || ![2, 4, 8].iter().all(|index| named(parts[*index])) {
+            return Err(ClusterIdError(text.chars().take(300).collect()));
+        }
+        Ok(Self { text: text.into(), key: key.into() })
+    }
+}
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+serde_as_text!(ClusterId);
+
+/// What a driver saw of a cluster, in the terms the engine judges by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// The region.
+    pub location: String,
+    /// The control plane's version. AKS shows the target as soon as a request is accepted.
+    pub version: KubernetesVersion,
+    /// What the cluster as a whole is doing.
+    pub provisioning: Provisioning,
+    /// Whether it is switched on.
+    pub running: bool,
+    /// The control plane versions the upgrade profile lists. Read only where a version is the goal.
+    #[serde(default)]
+    pub upgrades: Vec<KubernetesVersion>,
+    /// The node pools. Empty where the provider keeps them to itself.
+    pub pools: Vec<Pool>,
+    /// What the next write must still find, where the provider has such a thing.
+    #[serde(default)]
+    pub etag: Option<String>,
+    /// Whether the cluster has long-term support (Premium tier and the LTS plan).
+    #[serde(default)]
+    pub long_term_support: bool,
+}
+
+/// What a driver saw of a node pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: KubernetesVersion,
+    /// What it is doing.
+    pub provisioning: Provisioning,
+    /// The node image it is on, where known.
+    #[serde(default)]
+    pub image: Option<NodeImage>,
+    /// The newest image of its family in the cluster's region. Read only where images are part of the goal.
+    #[serde(default)]
+    pub latest_image: Option<NodeImage>,
+    /// Made from a node pool snapshot: Latest leaves its image alone (`behaviour.md` A4).
+    #[serde(default)]
+    pub from_snapshot: bool,
+    /// Nodes seen to lag behind the pool's version or image, where machines were read.
+    #[serde(default)]
+    pub lagging_nodes: u32,
+    /// What the next write must still find.
+    #[serde(default)]
+    pub etag: Option<String>,
+}
+
+/// What a cluster or pool is doing. Unknown words count as busy (`behaviour.md` D6).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Provisioning {
+    /// The last operation succeeded, and none is going on.
+    Succeeded,
+    /// The last operation failed.
+    Failed,
+    /// The last operation was canceled.
+    Canceled,
+    /// Something is going on: the provider's own word for it.
+    Busy(String),
+}
+
+impl Provisioning {
+    /// Reads the provider's word.
+    pub fn from_word(word: &str) -> Self {
+        match word {
+            "Succeeded" => Self::Succeeded,
+            "Failed" => Self::Failed,
+            "Canceled" => Self::Canceled,
+            other => Self::Busy(other.into()),
+        }
+    }
+
+    /// The word, if something is going on.
+    pub fn busy(&self) -> Option<&str> {
+        match self {
+            Self::Busy(word) => Some(word),
+            _ => None,
+        }
+    }
+}
+
+impl Cluster {
+    /// What is going on on the cluster or any of its pools.
+    pub fn busy(&self) -> Option<&str> {
+        let pools = self.pools.iter().find_map(|pool| pool.provisioning.busy());
+        self.provisioning.busy().or(pools)
+    }
+
+    /// Whether cluster and every pool came to rest well.
+    pub fn settled_well(&self) -> bool {
+        self.provisioning == Provisioning::Succeeded
+            && self.pools.iter().all(|pool| pool.provisioning == Provisioning::Succeeded)
+    }
+}
+
+/// The Kubernetes versions of one region.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Catalogue {
+    /// Full versions, ascending.
+    pub versions: Vec<RegionVersion>,
+}
+
+/// A version as a region offers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionVersion {
+    /// The version.
+    pub version: KubernetesVersion,
+    /// Not generally available.
+    pub preview: bool,
+    /// Only for clusters with long-term support.
+    pub long_term_support_only: bool,
+}
+
+impl Catalogue {
+    /// Whether the region offers a version.
+    pub fn offers(&self, version: KubernetesVersion) -> bool {
+        self.versions.iter().any(|offered| offered.version == version)
+    }
+
+    /// The newest generally available patch of a minor.
+    pub fn newest_patch(&self, major: u32, minor: u32) -> Option<KubernetesVersion> {
+        let of_minor = |offered: &&RegionVersion| {
+            !offered.preview && (offered.version.major, offered.version.minor) == (major, minor)
+        };
+        self.versions.iter().filter(of_minor).map(|offered| offered.version).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a2_cluster_ids_keep_their_casing_and_compare_without_it() {
+        let text = "/subscriptions/s1/resourcegroups/Rg/providers/Microsoft.ContainerService/managedClusters/C1";
+        let one: ClusterId = text.parse().expect(text);
+        let other: ClusterId = text.to_uppercase().parse().expect("upper");
+        assert_eq!(one, other);
+        assert_eq!((one.as_str(), one.subscription(), one.resource_group(), one.name()), (text, "s1", "Rg", "C1"));
+        for bad in ["", "/", "c1", &format!("{text}/agentPools/p"), &text.replace("managedClusters", "fleets"), &text.replace("C1", "")] {
+            assert!(bad.parse::<ClusterId>().is_err(), "{bad}");
+        }
+    }
+}

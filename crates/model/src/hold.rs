@@ -1,0 +1,107 @@
+//! Why a member cannot move just now, and what went wrong where it never will (`behaviour.md` A8, B2, D4).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Something outside the run that keeps a member from moving. A held member is Pending, holds no slot, and goes on by
+/// itself when the hold is gone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Hold {
+    /// Another operation, not ours, is going on on the cluster. The word is the provider's.
+    OtherOperation(String),
+    /// Another run has a claim on the cluster.
+    Claimed {
+        /// That run, as `fleet/run`.
+        by: String,
+    },
+    /// No driver knows the cluster.
+    NoDriver,
+    /// The cluster is switched off.
+    ClusterStopped,
+    /// The cluster or its provider does not answer, or does not know it.
+    Unreachable(String),
+    /// The provider refuses the driver's credentials.
+    CredentialsRefused(String),
+    /// The target version is not in the cluster's region yet.
+    VersionNotInRegion {
+        /// The version.
+        version: String,
+        /// The region.
+        region: String,
+    },
+    /// The provider asked to slow down.
+    Throttled,
+    /// The run was stopped between two steps of the member.
+    StoppedBetweenSteps {
+        /// Steps done.
+        done: u32,
+        /// Steps in all, as last seen.
+        of: u32,
+    },
+}
+
+impl Hold {
+    /// A short, stable word for the kind of hold: the `error.code` on the wire, and what reasons are counted by.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::OtherOperation(_) => "AnotherOperationInProgress",
+            Self::Claimed { .. } => "ClusterHeldByAnotherRun",
+            Self::NoDriver => "NoDriverForCluster",
+            Self::ClusterStopped => "ClusterStopped",
+            Self::Unreachable(_) => "ClusterUnreachable",
+            Self::CredentialsRefused(_) => "CredentialsRefused",
+            Self::VersionNotInRegion { .. } => "KubernetesVersionNotAvailable",
+            Self::Throttled => "Throttled",
+            Self::StoppedBetweenSteps { .. } => "StoppedBetweenSteps",
+        }
+    }
+
+    /// Whether a hold that never ends becomes a failure after the run's patience.
+    pub fn wears_out(&self) -> bool {
+        matches!(self, Self::ClusterStopped | Self::Unreachable(_))
+    }
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherOperation(word) => write!(f, "another operation is in progress ({word})"),
+            Self::Claimed { by } => write!(f, "held by run {by}"),
+            Self::NoDriver => f.write_str("no driver reaches this cluster"),
+            Self::ClusterStopped => f.write_str("the cluster is stopped; start it, or skip the member"),
+            Self::Unreachable(detail) => write!(f, "the cluster cannot be reached: {detail}"),
+            Self::CredentialsRefused(detail) => write!(f, "the provider refuses the driver's credentials: {detail}"),
+            Self::VersionNotInRegion { version, region } => write!(
+                f,
+                "Kubernetes version {version} is not available in region {region} yet; see the provider's list of releases for when it will be"
+            ),
+            Self::Throttled => f.write_str("the provider asked to slow down"),
+            Self::StoppedBetweenSteps { done, of } => write!(f, "stopped after step {done} of {of}"),
+        }
+    }
+}
+
+/// What made an upgrade fail for good: the provider's code and message, or ours in the same shape.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("({code}) {message}")]
+pub struct Fault {
+    /// A stable word.
+    pub code: String,
+    /// What happened, and the way out where we know one.
+    pub message: String,
+}
+
+impl Fault {
+    /// The longest message kept, in characters.
+    pub const LONGEST: usize = 2000;
+
+    /// A fault; long texts are cut.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        let cut = |text: String, most: usize| match text.char_indices().nth(most) {
+            Some((at, _)) => format!("{}…", &text[..at]),
+            None => text,
+        };
+        Self { code: cut(code.into(), 100), message: cut(message.into(), Self::LONGEST) }
+    }
+}

@@ -1,0 +1,58 @@
+//! The nouns of fleet upgrades. Each type is parsed once at the edge and valid ever after; nothing here does I/O or
+//! reads a clock.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`name`] | resource names and their patterns |
+//! | [`version`] | Kubernetes versions and targets |
+//! | [`image`] | node images: a family and a comparable version |
+//! | [`selector`] | labels and Kubernetes label selectors |
+//! | [`limit`] | concurrency and failure limits, count or percent |
+//! | [`strategy`] | stages, groups, gates |
+//! | [`goal`] | what an update run wants |
+//! | [`fleet`] | fleets and members |
+//! | [`cluster`] | a cluster as a driver observed it |
+//! | [`step`] | one thing a driver can do to a cluster |
+//! | [`hold`] | why a member cannot move just now |
+
+pub mod cluster;
+pub mod fleet;
+pub mod goal;
+pub mod hold;
+pub mod image;
+pub mod limit;
+pub mod name;
+pub mod selector;
+pub mod step;
+pub mod strategy;
+pub mod version;
+
+pub use cluster::{Catalogue, Cluster, ClusterId, Pool, Provisioning, RegionVersion};
+pub use fleet::{Fleet, Member};
+pub use goal::{Goal, ImageSelection, UpgradeType};
+pub use hold::{Fault, Hold};
+pub use image::NodeImage;
+pub use limit::{Concurrency, FailureLimit};
+pub use name::{FleetName, Name};
+pub use selector::{Labels, Selector};
+pub use step::Step;
+pub use strategy::{GateConfig, Group, Stage, Strategy};
+pub use version::{KubernetesVersion, VersionTarget};
+
+/// Lets serde read and write a parsed type as its text.
+macro_rules! serde_as_text {
+    ($($type:ty),+) => {$(
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+pub(crate) use serde_as_text;

@@ -1,0 +1,1 @@
+//! The shell around the engine: one worker per active update run.

@@ -1,0 +1,1 @@
+//! HTTP: the ARM routes, health endpoints and what guards them.

@@ -1,0 +1,1 @@
+//! A cloud in a box: simulated AKS clusters behind the real AKS ARM API.
