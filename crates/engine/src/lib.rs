@@ -1,1 +1,14 @@
-//! The verbs of fleet upgrades: planning and running an update run as a pure state machine.
+//! The verbs of fleet upgrades, as pure functions: no I/O, no clock, no async, no randomness.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`plan`] | a strategy and the members of a fleet, resolved into who moves where and within which limits |
+//! | [`upgrade`] | what a cluster needs to get from here to there |
+//! | [`run`] | an update run: a state machine that is told what happened and answers with events |
+
+pub mod plan;
+pub mod run;
+pub mod upgrade;
+
+pub use plan::{Plan, PlanError};
+pub use run::{Event, Input, Refusal, Run, State, Work};

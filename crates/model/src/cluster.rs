@@ -76,7 +76,14 @@ impl FromStr for ClusterId {
     fn from_str(text: &str) -> Result<Self, ClusterIdError> {
         let key = text.to_ascii_lowercase();
         let parts: Vec<&str> = key.split('/').collect();
-        let fixed = [(0, ""), (1, "subscriptions"), (3, "resourcegroups"), (5, "providers"), (6, "microsoft.containerservice"), (7, "managedclusters")];
+        let fixed = [
+            (0, ""),
+            (1, "subscriptions"),
+            (3, "resourcegroups"),
+            (5, "providers"),
+            (6, "microsoft.containerservice"),
+            (7, "managedclusters"),
+        ];
         let shaped = parts.len() == 9 && fixed.iter().all(|(index, word)| parts[*index] == *word);
         let named = |part: &str| {
             (1..=90).contains(&part.len()) && part.chars().all(|c| c.is_alphanumeric() || "-_.()".contains(c))
@@ -211,10 +218,37 @@ pub struct RegionVersion {
     pub long_term_support_only: bool,
 }
 
+/// How a version stands in a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Offer {
+    /// Any cluster may have it.
+    Yes,
+    /// Clusters with long-term support may have it.
+    WithLongTermSupport,
+    /// It is newer than what there is.
+    NotYet,
+    /// It is older than what there is.
+    NoLonger,
+}
+
 impl Catalogue {
-    /// Whether the region offers a version.
-    pub fn offers(&self, version: KubernetesVersion) -> bool {
-        self.versions.iter().any(|offered| offered.version == version)
+    /// How a version stands in the region. What is not offered may still come if it is newer than what the region has
+    /// of its minor, or, where the minor is absent, than all it has (`behaviour.md` D4).
+    pub fn offer(&self, version: KubernetesVersion) -> Offer {
+        if let Some(offered) = self.versions.iter().find(|offered| offered.version == version) {
+            return match offered.long_term_support_only {
+                true => Offer::WithLongTermSupport,
+                false => Offer::Yes,
+            };
+        }
+        let newest = |same_minor: bool| {
+            let versions = self.versions.iter().map(|offered| offered.version);
+            versions.filter(|offered| !same_minor || offered.same_minor(version)).max()
+        };
+        match newest(true).or_else(|| newest(false)) {
+            Some(newest) if version < newest => Offer::NoLonger,
+            _ => Offer::NotYet,
+        }
     }
 
     /// The newest generally available patch of a minor.
@@ -237,7 +271,14 @@ mod tests {
         let other: ClusterId = text.to_uppercase().parse().expect("upper");
         assert_eq!(one, other);
         assert_eq!((one.as_str(), one.subscription(), one.resource_group(), one.name()), (text, "s1", "Rg", "C1"));
-        for bad in ["", "/", "c1", &format!("{text}/agentPools/p"), &text.replace("managedClusters", "fleets"), &text.replace("C1", "")] {
+        for bad in [
+            "",
+            "/",
+            "c1",
+            &format!("{text}/agentPools/p"),
+            &text.replace("managedClusters", "fleets"),
+            &text.replace("C1", ""),
+        ] {
             assert!(bad.parse::<ClusterId>().is_err(), "{bad}");
         }
     }

@@ -69,7 +69,9 @@ impl Goal {
     ) -> Result<Self, GoalError> {
         match (upgrade, version) {
             (UpgradeType::NodeImageOnly, Some(_)) => return Err(GoalError::VersionSuperfluous),
-            (UpgradeType::Full | UpgradeType::ControlPlaneOnly, None) => return Err(GoalError::VersionMissing(upgrade)),
+            (UpgradeType::Full | UpgradeType::ControlPlaneOnly, None) => {
+                return Err(GoalError::VersionMissing(upgrade));
+            }
             _ => {}
         }
         if let Some(ImageSelection::Custom(versions)) = &images {
@@ -79,7 +81,10 @@ impl Goal {
             let mut families: Vec<&str> = versions.iter().map(NodeImage::family).collect();
             families.sort_unstable();
             if let Some(twice) = families.windows(2).find(|pair| pair[0] == pair[1]) {
-                return Err(GoalError::Images(format!("image family '{}' is there twice: at most one version a family", twice[0])));
+                return Err(GoalError::Images(format!(
+                    "image family '{}' is there twice: at most one version a family",
+                    twice[0]
+                )));
             }
         }
         Ok(Self { upgrade, version, images })

@@ -94,7 +94,10 @@ mod tests {
     #[test]
     fn d2_both_linux_forms_and_windows_revisions_compare_by_number() {
         assert!(image("AKSUbuntu-2204-2023.02.15") < image("AKSUbuntu-2204-202303.06.0"));
-        assert!(image("AKSWindows-2022-containerd-20348.887.220810") < image("AKSWindows-2022-containerd-20348.2700.240911"));
+        assert!(
+            image("AKSWindows-2022-containerd-20348.887.220810")
+                < image("AKSWindows-2022-containerd-20348.2700.240911")
+        );
         assert_eq!(image("A-1.0.0").partial_cmp(&image("B-1.0.0")), None);
     }
 

@@ -27,7 +27,7 @@ pub mod step;
 pub mod strategy;
 pub mod version;
 
-pub use cluster::{Catalogue, Cluster, ClusterId, Pool, Provisioning, RegionVersion};
+pub use cluster::{Catalogue, Cluster, ClusterId, Offer, Pool, Provisioning, RegionVersion};
 pub use fleet::{Fleet, Member};
 pub use goal::{Goal, ImageSelection, UpgradeType};
 pub use hold::{Fault, Hold};

@@ -144,7 +144,16 @@ mod tests {
 
     #[test]
     fn a5_concurrency_percentages_round_down_to_at_least_one() {
-        let cases = [("25%", 20, 5), ("50%", 8, 4), ("25%", 12, 3), ("50%", 4, 2), ("100%", 7, 7), ("1%", 3, 1), ("10%", 0, 1), ("7", 3, 7)];
+        let cases = [
+            ("25%", 20, 5),
+            ("50%", 8, 4),
+            ("25%", 12, 3),
+            ("50%", 4, 2),
+            ("100%", 7, 7),
+            ("1%", 3, 1),
+            ("10%", 0, 1),
+            ("7", 3, 7),
+        ];
         for (text, members, expect) in cases {
             assert_eq!(concurrency(text, members), expect, "{text} of {members}");
         }
@@ -152,7 +161,16 @@ mod tests {
 
     #[test]
     fn a5_failure_percentages_round_up() {
-        let cases = [("25%", 19, 5), ("25%", 7, 2), ("25%", 12, 3), ("25%", 5, 2), ("25%", 4, 1), ("0%", 9, 0), ("100%", 9, 9), ("2", 1, 2)];
+        let cases = [
+            ("25%", 19, 5),
+            ("25%", 7, 2),
+            ("25%", 12, 3),
+            ("25%", 5, 2),
+            ("25%", 4, 1),
+            ("0%", 9, 0),
+            ("100%", 9, 9),
+            ("2", 1, 2),
+        ];
         for (text, members, expect) in cases {
             assert_eq!(failures(text, members), expect, "{text} of {members}");
         }

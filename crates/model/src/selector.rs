@@ -39,7 +39,9 @@ enum Test {
 
 /// The text is not a label selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a label selector: {reason} (at character {at}); write requirements such as env=prod, tier!=web, zone in (a,b), !legacy")]
+#[error(
+    "not a label selector: {reason} (at character {at}); write requirements such as env=prod, tier!=web, zone in (a,b), !legacy"
+)]
 pub struct SelectorError {
     reason: String,
     at: usize,
@@ -336,8 +338,29 @@ mod tests {
     #[test]
     fn selectors_that_do_not_parse_say_where() {
         for bad in [
-            "", "  ", ",", "a,", ",a", "a=b,,c", "=b", "a=b=c", "a in", "a in b", "a in (b", "a in (b c)", "a notin )", "!", "!!a", "a b",
-            "a>1", "-a", "a=b-", "a/b/c", "A.B_/x", "a=(b)", "in (a)",
+            "",
+            "  ",
+            ",",
+            "a,",
+            ",a",
+            "a=b,,c",
+            "=b",
+            "a=b=c",
+            "a in",
+            "a in b",
+            "a in (b",
+            "a in (b c)",
+            "a notin )",
+            "!",
+            "!!a",
+            "a b",
+            "a>1",
+            "-a",
+            "a=b-",
+            "a/b/c",
+            "A.B_/x",
+            "a=(b)",
+            "in (a)",
         ] {
             let error = bad.parse::<Selector>().expect_err(bad);
             assert!(error.to_string().contains("at character"), "{error}");

@@ -131,12 +131,21 @@ impl Strategy {
         for (index, stage) in stages.iter().enumerate() {
             let path = format!("stages[{index}]");
             if !stage_names.insert(&stage.name) {
-                return refuse(format!("{path}.name"), format!("stage '{}' is there twice: stage names must be unique", stage.name));
+                return refuse(
+                    format!("{path}.name"),
+                    format!("stage '{}' is there twice: stage names must be unique", stage.name),
+                );
             }
             check_stage(stage, &path)?;
+            if stage.groups.is_empty() && !group_names.insert(&stage.name) {
+                let reason =
+                    format!("the implicit group of stage '{}' would share its name with another group", stage.name);
+                return refuse(format!("{path}.name"), reason);
+            }
             for (at, group) in stage.groups.iter().enumerate() {
                 if !group_names.insert(&group.name) {
-                    let reason = format!("group '{}' is there twice: a group may stand in one stage only, once", group.name);
+                    let reason =
+                        format!("group '{}' is there twice: a group may stand in one stage only, once", group.name);
                     return refuse(format!("{path}.groups[{at}].name"), reason);
                 }
                 check_group(group, &format!("{path}.groups[{at}]"))?;
@@ -160,7 +169,11 @@ fn check_stage(stage: &Stage, path: &str) -> Result<(), StrategyError> {
         return refuse(format!("{path}.groups"), "a stage needs at least one group, or a memberSelector");
     }
     if stage.groups.len() > Strategy::MOST_GROUPS {
-        let reason = format!("{} groups in one stage: at most {} are allowed; spread them over stages", stage.groups.len(), Strategy::MOST_GROUPS);
+        let reason = format!(
+            "{} groups in one stage: at most {} are allowed; spread them over stages",
+            stage.groups.len(),
+            Strategy::MOST_GROUPS
+        );
         return refuse(format!("{path}.groups"), reason);
     }
     if stage.after_wait_seconds > Strategy::LONGEST_WAIT_SECONDS {
@@ -190,10 +203,14 @@ fn check_gates(before: &[GateConfig], after: &[GateConfig], path: &str) -> Resul
         for (index, gate) in gates.iter().enumerate() {
             let length = gate.display_name.as_ref().map(|name| name.chars().count());
             if length.is_some_and(|length| !(1..=100).contains(&length)) {
-                return refuse(format!("{path}.{side}[{index}].displayName"), "use 1 to 100 characters, or leave it out");
+                return refuse(
+                    format!("{path}.{side}[{index}].displayName"),
+                    "use 1 to 100 characters, or leave it out",
+                );
             }
             if side == "afterGates" && matches!(gate.kind, GateKind::ScheduledStart { .. }) {
-                let reason = "a ScheduledStart gate may only stand before a stage or group; use beforeGates of what follows";
+                let reason =
+                    "a ScheduledStart gate may only stand before a stage or group; use beforeGates of what follows";
                 return refuse(format!("{path}.{side}[{index}].type"), reason);
             }
         }

@@ -31,7 +31,9 @@ pub enum VersionTarget {
 
 /// The text is not a Kubernetes version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a Kubernetes version: use major.minor.patch, such as 1.33.2, or major.minor where a minor is allowed")]
+#[error(
+    "'{0}' is not a Kubernetes version: use major.minor.patch, such as 1.33.2, or major.minor where a minor is allowed"
+)]
 pub struct VersionError(String);
 
 impl KubernetesVersion {

@@ -1,0 +1,411 @@
+//! What happens, or why not. Decisions change nothing; they answer with events.
+//!
+//! One input leads to one layer of events. [`Run::step`] applies it and asks again with [`Input::Tick`] until nothing
+//! more follows: a member that ends ends its group, which ends its stage, which begins a wait.
+
+use std::collections::BTreeMap;
+
+use flotta_model::{Fault, Hold, Name, Step};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    apply::SKIPPED,
+    event::{Event, Input, Refusal, Sighting, SkipTarget, Skipped, Ticket},
+    state::{Held, MemberPhase, Outcome, Phase, Run, RunPhase, State, Wait},
+};
+use crate::upgrade::{Needs, Target};
+
+impl Run {
+    /// Decides and applies until nothing more follows, and returns all events.
+    pub fn step(&mut self, input: &Input, now: Timestamp) -> Result<Vec<Event>, Refusal> {
+        let mut layer = self.decide(input, now)?;
+        let mut events = Vec::new();
+        loop {
+            for event in &layer {
+                self.apply(event, now);
+            }
+            events.append(&mut layer);
+            layer = self.follow_up(now);
+            if layer.is_empty() {
+                return Ok(events);
+            }
+        }
+    }
+
+    /// What an input leads to at once.
+    pub fn decide(&self, input: &Input, now: Timestamp) -> Result<Vec<Event>, Refusal> {
+        match input {
+            Input::Tick => Ok(self.follow_up(now)),
+            Input::Start => self.start(),
+            Input::Stop => self.stop(),
+            Input::Skip(targets) => self.skip_targets(targets),
+            Input::TargetResolved(version) if self.unresolved() => Ok(vec![Event::TargetResolved(*version)]),
+            Input::TargetResolved(_) => Ok(Vec::new()),
+            Input::MemberLeft(member) => Ok(self.member_left(*member)),
+            Input::Seen(ticket, sighting) => Ok(self.seen(*ticket, sighting)),
+            Input::Held(ticket, hold) => Ok(self.held(*ticket, hold)),
+            Input::Accepted { ticket, operation, adopted } => Ok(self.accepted(*ticket, operation, *adopted)),
+            Input::NotAccepted(ticket) => Ok(self.not_accepted(*ticket)),
+            Input::StepSucceeded(ticket) => Ok(self.step_succeeded(*ticket)),
+            Input::StepFailed(ticket, fault) => Ok(self.step_failed(*ticket, fault)),
+        }
+    }
+
+    fn start(&self) -> Result<Vec<Event>, Refusal> {
+        match self.phase() {
+            RunPhase::Idle => Ok(vec![Event::Started]),
+            RunPhase::Stopped | RunPhase::Ended(Outcome::Failed) => Ok(vec![Event::Resumed]),
+            _ => Err(self.refuse("start", "NotStarted, Stopped or Failed")),
+        }
+    }
+
+    fn stop(&self) -> Result<Vec<Event>, Refusal> {
+        match self.phase() {
+            RunPhase::Going => Ok(vec![Event::StopAsked]),
+            RunPhase::Stopping | RunPhase::Failing => Ok(Vec::new()),
+            _ => Err(self.refuse("stop", "Running or Pending")),
+        }
+    }
+
+    fn refuse(&self, action: &'static str, allowed: &'static str) -> Refusal {
+        Refusal::State { action, state: self.state(), allowed }
+    }
+
+    fn skip_targets(&self, targets: &[SkipTarget]) -> Result<Vec<Event>, Refusal> {
+        if matches!(self.phase(), RunPhase::Ended(Outcome::Completed | Outcome::Skipped)) {
+            return Err(self.refuse("skip parts of", "unfinished"));
+        }
+        if targets.is_empty() {
+            return Err(Refusal::NoTargets);
+        }
+        let wants_members = targets.iter().any(|target| matches!(target, SkipTarget::Member(_)));
+        let members: BTreeMap<&str, u32> = if wants_members {
+            self.plan.members.iter().enumerate().map(|(index, member)| (member.name.as_str(), index as u32)).collect()
+        } else {
+            BTreeMap::new()
+        };
+        let mut skipped = Vec::new();
+        for target in targets {
+            skipped.push(self.skip_target(target, &members)?);
+        }
+        skipped.sort_unstable();
+        skipped.dedup();
+        Ok(vec![Event::Skipped(skipped)])
+    }
+
+    fn skip_target(&self, target: &SkipTarget, members: &BTreeMap<&str, u32>) -> Result<Skipped, Refusal> {
+        let stage_named = |name: &Name| self.plan.stages.iter().position(|stage| stage.name == *name);
+        let (kind, name, found) = match target {
+            SkipTarget::Member(name) => {
+                ("member", name, members.get(name.as_str()).map(|index| Skipped::Member(*index)))
+            }
+            SkipTarget::Group(name) => {
+                let found = self.plan.groups.iter().position(|group| group.name == *name);
+                ("group", name, found.map(|index| Skipped::Group(index as u32)))
+            }
+            SkipTarget::Stage(name) => ("stage", name, stage_named(name).map(|index| Skipped::Stage(index as u32))),
+            SkipTarget::AfterStageWait(name) => {
+                let found = stage_named(name).filter(|index| self.plan.stages[*index].after_wait_seconds > 0);
+                ("wait after stage", name, found.map(|index| Skipped::Wait(index as u32)))
+            }
+        };
+        let found = found.ok_or_else(|| Refusal::NoSuchTarget { kind, name: name.clone() })?;
+        let state = match found {
+            Skipped::Member(member) => self.member_state(member),
+            Skipped::Group(group) => self.group_state(group),
+            Skipped::Stage(stage) => self.stage_state(stage),
+            Skipped::Wait(stage) => self.wait_state(stage),
+        };
+        if state == State::Completed {
+            return Err(Refusal::Done { kind, name: name.clone(), state });
+        }
+        Ok(found)
+    }
+
+    fn member_left(&self, member: u32) -> Vec<Event> {
+        match self.member(member).phase {
+            MemberPhase::Waiting | MemberPhase::Held(_) => vec![skipped(member, "member left the fleet")],
+            MemberPhase::Looking if self.member(member).steps_done == 0 => {
+                vec![skipped(member, "member left the fleet")]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether an answer belongs to what the member is at now.
+    fn current(&self, ticket: Ticket) -> bool {
+        self.core.members.get(ticket.member as usize).is_some_and(|state| state.turn == ticket.turn)
+    }
+
+    fn seen(&self, ticket: Ticket, sighting: &Sighting) -> Vec<Event> {
+        if !self.current(ticket) {
+            return Vec::new();
+        }
+        let needs = match &sighting.claimed_by {
+            Some(by) => Needs::Hold(Hold::Claimed { by: by.clone() }),
+            None => self.target(sighting).needs(&sighting.cluster),
+        };
+        match (&self.member(ticket.member).phase, needs) {
+            (MemberPhase::Looking, Needs::Hold(hold)) => vec![Event::MemberHeld(ticket.member, hold)],
+            (MemberPhase::Looking, Needs::Steps(steps)) => self.next_step(ticket.member, steps, sighting),
+            (MemberPhase::Looking, Needs::Nothing(why)) => vec![self.there(ticket.member, why)],
+            (MemberPhase::Looking, Needs::Never(fault)) => vec![self.failed(ticket.member, fault)],
+            (MemberPhase::Held(held), Needs::Hold(hold)) => self.still_held(ticket.member, held, hold),
+            (MemberPhase::Held(_), _) => vec![Event::MemberReleased(ticket.member)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// What the run's goal comes to for a cluster that was seen.
+    fn target(&self, sighting: &Sighting) -> Target<'_> {
+        Target { goal: &self.plan.goal, version: self.core.version, offer: sighting.offer }
+    }
+
+    /// What the cluster of a sighting needs for this run. Pure, for those who must wait for a budget before they tell.
+    pub fn needs(&self, sighting: &Sighting) -> Needs {
+        self.target(sighting).needs(&sighting.cluster)
+    }
+
+    fn next_step(&self, member: u32, steps: Vec<Step>, sighting: &Sighting) -> Vec<Event> {
+        let state = self.member(member);
+        let left = steps.len() as u32;
+        if self.phase() == RunPhase::Stopping && !state.skip_asked {
+            let hold = Hold::StoppedBetweenSteps { done: state.steps_done, of: state.steps_done + left };
+            return vec![Event::MemberHeld(member, hold)];
+        }
+        if self.phase() == RunPhase::Stopping {
+            return vec![skipped(
+                member,
+                &format!("{SKIPPED} Stopped after step {} of {}.", state.steps_done, state.steps_done + left),
+            )];
+        }
+        let Some(step) = steps.into_iter().next() else { return Vec::new() };
+        let cluster = &sighting.cluster;
+        let guard = match step.pool() {
+            Some(pool) => cluster.pools.iter().find(|seen| seen.name == pool).and_then(|seen| seen.etag.clone()),
+            None => cluster.etag.clone(),
+        };
+        vec![Event::StepIntended { member, step, guard, left }]
+    }
+
+    /// The member's cluster is where it should be: by our doing, or it was before.
+    fn there(&self, member: u32, why: String) -> Event {
+        let state = self.member(member);
+        match (state.skip_asked, state.moved) {
+            (true, _) => skipped(member, &format!("{SKIPPED} Its upgrade had begun and completed.")),
+            (false, true) => Event::MemberEnded { member, outcome: Outcome::Completed, message: None, fault: None },
+            (false, false) => skipped(member, &format!("Nothing to do: {why}")),
+        }
+    }
+
+    fn failed(&self, member: u32, fault: Fault) -> Event {
+        if self.member(member).skip_asked {
+            return skipped(member, &format!("{SKIPPED} Its upgrade had begun and failed: {fault}"));
+        }
+        let message = Some(fault.message.clone());
+        Event::MemberEnded { member, outcome: Outcome::Failed, message, fault: Some(fault) }
+    }
+
+    fn still_held(&self, member: u32, held: &Held, hold: Hold) -> Vec<Event> {
+        if held.hold == hold { Vec::new() } else { vec![Event::MemberHeld(member, hold)] }
+    }
+
+    fn held(&self, ticket: Ticket, hold: &Hold) -> Vec<Event> {
+        let member = ticket.member;
+        match &self.core.members.get(member as usize).map(|state| &state.phase) {
+            Some(MemberPhase::Looking | MemberPhase::Intended(_)) if self.current(ticket) => {
+                let state = self.member(member);
+                if state.skip_asked {
+                    return vec![skipped(member, SKIPPED)];
+                }
+                vec![Event::MemberHeld(member, hold.clone())]
+            }
+            Some(MemberPhase::Held(held)) if self.current(ticket) => self.still_held(member, held, hold.clone()),
+            _ => Vec::new(),
+        }
+    }
+
+    fn accepted(&self, ticket: Ticket, operation: &str, adopted: bool) -> Vec<Event> {
+        let intended = self.current(ticket) && matches!(self.member(ticket.member).phase, MemberPhase::Intended(_));
+        let accepted = Event::StepAccepted { member: ticket.member, operation: operation.into(), adopted };
+        intended.then_some(accepted).into_iter().collect()
+    }
+
+    /// A step that was not taken after a stop is not tried again before the run goes on.
+    fn not_accepted(&self, ticket: Ticket) -> Vec<Event> {
+        if !self.current(ticket) || !matches!(self.member(ticket.member).phase, MemberPhase::Intended(_)) {
+            return Vec::new();
+        }
+        let state = self.member(ticket.member);
+        match (self.phase(), state.pledge()) {
+            _ if state.skip_asked && state.steps_done == 0 => vec![skipped(ticket.member, SKIPPED)],
+            (RunPhase::Stopping, Some(pledge)) => {
+                let hold = Hold::StoppedBetweenSteps { done: state.steps_done, of: state.steps_done + pledge.left };
+                vec![Event::MemberHeld(ticket.member, hold)]
+            }
+            _ => vec![Event::StepWithdrawn(ticket.member)],
+        }
+    }
+
+    fn step_succeeded(&self, ticket: Ticket) -> Vec<Event> {
+        let moving = self.current(ticket) && matches!(self.member(ticket.member).phase, MemberPhase::Moving(_));
+        moving.then_some(Event::StepSucceeded(ticket.member)).into_iter().collect()
+    }
+
+    fn step_failed(&self, ticket: Ticket, fault: &Fault) -> Vec<Event> {
+        let open = self.current(ticket)
+            && matches!(
+                self.member(ticket.member).phase,
+                MemberPhase::Looking | MemberPhase::Intended(_) | MemberPhase::Moving(_)
+            );
+        open.then(|| self.failed(ticket.member, fault.clone())).into_iter().collect()
+    }
+
+    /// What follows from the state and the time alone: one layer of it.
+    fn follow_up(&self, now: Timestamp) -> Vec<Event> {
+        let closed: Vec<Event> = self
+            .closable
+            .iter()
+            .filter_map(|group| Some(Event::GroupEnded(*group, self.group_outcome(*group)?)))
+            .collect();
+        if !closed.is_empty() {
+            return closed;
+        }
+        if let Some(event) = self.skipped_stage() {
+            return vec![event];
+        }
+        match self.phase() {
+            RunPhase::Going if self.unresolved() => Vec::new(),
+            RunPhase::Going => self.go_on(now),
+            RunPhase::Stopping if self.counts.running == 0 => vec![Event::Stopped],
+            RunPhase::Failing if self.counts.running == 0 => self.fail(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A stage that somebody had left out, and whose groups have all ended.
+    fn skipped_stage(&self) -> Option<Event> {
+        let done = |stage: &&u32| self.all_groups_ended(**stage);
+        self.skipping.iter().find(done).map(|stage| Event::StageEnded(*stage, Outcome::Skipped))
+    }
+
+    fn all_groups_ended(&self, stage: u32) -> bool {
+        let ended: u32 = self.stage(stage).groups_ended.iter().sum();
+        ended == self.plan.stages[stage as usize].groups.len() as u32
+    }
+
+    /// The end of a run that failed; or only a halt, if what failed has been left out since.
+    fn fail(&self) -> Vec<Event> {
+        match self.core.current {
+            Some(stage) if self.stage_failed(stage) => {
+                vec![Event::StageEnded(stage, Outcome::Failed), Event::RunEnded(Outcome::Failed)]
+            }
+            _ => vec![Event::Stopped],
+        }
+    }
+
+    fn stage_failed(&self, stage: u32) -> bool {
+        let [_, failed, _] = self.stage(stage).groups_ended;
+        failed > 0 || self.stage_over(stage)
+    }
+
+    fn go_on(&self, now: Timestamp) -> Vec<Event> {
+        let Some(stage) = self.core.current else { return self.enter_next(0) };
+        if let Phase::Ended(_) = self.stage(stage).phase {
+            return self.enter_next(stage + 1);
+        }
+        if let Some(group) = self.failed_fast(stage) {
+            return vec![Event::FailedFast { group }];
+        }
+        if self.all_groups_ended(stage) || (self.stage_over(stage) && self.stage(stage).counts.running == 0) {
+            return self.close_stage(stage, now);
+        }
+        let worn = self.worn_out(now);
+        if worn.is_empty() { self.start_members(stage) } else { worn }
+    }
+
+    /// A group in which a limit of zero failures, its own or its stage's, was exceeded.
+    fn failed_fast(&self, stage: u32) -> Option<u32> {
+        if self.stage(stage).counts.failed == 0 {
+            return None;
+        }
+        let stage_strict = self.plan.stages[stage as usize].max_allowed_failures == Some(0);
+        let mut groups = self.plan.stages[stage as usize].groups.clone();
+        groups.find(|group| {
+            let strict = stage_strict || self.plan.groups[*group as usize].max_allowed_failures == Some(0);
+            strict && self.group(*group).counts.failed > 0
+        })
+    }
+
+    fn enter_next(&self, from: u32) -> Vec<Event> {
+        let count = self.plan.stages.len() as u32;
+        let left = (from..count).find(|stage| !matches!(self.stage(*stage).phase, Phase::Ended(_)));
+        if let Some(stage) = left {
+            return vec![Event::StageEntered(stage)];
+        }
+        let skipped = (0..count).all(|stage| self.stage(stage).phase == Phase::Ended(Outcome::Skipped));
+        vec![Event::RunEnded(if skipped { Outcome::Skipped } else { Outcome::Completed })]
+    }
+
+    fn close_stage(&self, stage: u32, now: Timestamp) -> Vec<Event> {
+        let plan = &self.plan.stages[stage as usize];
+        let state = self.stage(stage);
+        if self.stage_failed(stage) {
+            return self.fail();
+        }
+        let [_, _, skipped] = state.groups_ended;
+        if skipped as usize == plan.groups.len() {
+            return vec![Event::StageEnded(stage, Outcome::Skipped)];
+        }
+        match state.wait {
+            Wait::Idle if plan.after_wait_seconds > 0 => {
+                let length = SignedDuration::from_secs(i64::from(plan.after_wait_seconds));
+                let until = now.saturating_add(length).unwrap_or(Timestamp::MAX);
+                vec![Event::WaitStarted { stage, until }]
+            }
+            Wait::Running { until, .. } if now < until => Vec::new(),
+            _ if !plan.after_gates.is_empty() => Vec::new(),
+            _ => vec![Event::StageEnded(stage, Outcome::Completed)],
+        }
+    }
+
+    /// Members that were held for longer than the run has patience.
+    fn worn_out(&self, now: Timestamp) -> Vec<Event> {
+        let due = self.wearing.iter().take_while(|(at, _)| *at <= now).take(Self::MOST_AT_ONCE);
+        let hours = self.plan.patience_seconds / 3600;
+        due.filter_map(|(_, member)| {
+            let hold = &self.member(*member).held()?.hold;
+            let fault = Fault::new(hold.code(), format!("{hold}; waited {hours} hours for it"));
+            Some(self.failed(*member, fault))
+        })
+        .collect()
+    }
+
+    /// Gives free slots to members: in turn to the group with the fewest running, inside a group in its order.
+    fn start_members(&self, stage: u32) -> Vec<Event> {
+        let limit = self.plan.stages[stage as usize].max_concurrency;
+        let free = limit.saturating_sub(self.stage(stage).counts.running) as usize;
+        if free == 0 || self.startable.is_empty() {
+            return Vec::new();
+        }
+        let mut queues: BTreeMap<(u32, u32), _> =
+            self.startable.iter().take(free).map(|key| (*key, self.group(key.1).ready.iter())).collect();
+        let mut events = Vec::new();
+        while events.len() < free.min(Self::MOST_AT_ONCE) {
+            let Some(((running, group), mut ready)) = queues.pop_first() else { break };
+            let Some((_, member)) = ready.next() else { continue };
+            events.push(Event::MemberStarted(*member));
+            if running + 1 < self.plan.groups[group as usize].max_concurrency {
+                queues.insert((running + 1, group), ready);
+            }
+        }
+        events
+    }
+
+    /// Events of one kind in one layer at most.
+    const MOST_AT_ONCE: usize = 1000;
+}
+
+fn skipped(member: u32, message: &str) -> Event {
+    Event::MemberEnded { member, outcome: Outcome::Skipped, message: Some(message.into()), fault: None }
+}

@@ -1,0 +1,641 @@
+//! The state of a run: what is remembered of each member, group and stage, and what is kept in order so that no event
+//! has to look at everything.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use flotta_model::{Fault, Hold, KubernetesVersion, Step};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::event::{Ticket, Work};
+use crate::plan::Plan;
+
+/// The states that people see, at every level (`behaviour.md` B).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are the documented ones")]
+pub enum State {
+    NotStarted,
+    Running,
+    Stopping,
+    Stopped,
+    Skipped,
+    Failed,
+    Pending,
+    Completed,
+}
+
+/// How something ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Well enough: failures, if any, were within the limits.
+    Completed,
+    /// Badly.
+    Failed,
+    /// Left out, or there was nothing to do.
+    Skipped,
+}
+
+impl From<Outcome> for State {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Completed => Self::Completed,
+            Outcome::Failed => Self::Failed,
+            Outcome::Skipped => Self::Skipped,
+        }
+    }
+}
+
+/// Where the run as a whole stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RunPhase {
+    /// Not started yet.
+    Idle,
+    /// Going on.
+    Going,
+    /// Nothing new starts, since somebody asked to stop.
+    Stopping,
+    /// Nothing new starts, since a limit of zero failures was exceeded.
+    Failing,
+    /// Stopped by somebody.
+    Stopped,
+    /// Ended. After Failed it may be started again.
+    Ended(Outcome),
+}
+
+/// Where a stage or group stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// Not reached yet.
+    Idle,
+    /// Reached.
+    Entered,
+    /// Ended.
+    Ended(Outcome),
+}
+
+/// Where the wait after a stage stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wait {
+    /// Not begun; also where there is none.
+    Idle,
+    /// Begun.
+    Running {
+        /// When it began.
+        since: Timestamp,
+        /// When it ends.
+        until: Timestamp,
+    },
+    /// Over.
+    Over {
+        /// When it began, unless it never did.
+        since: Option<Timestamp>,
+        /// When it was over.
+        at: Timestamp,
+        /// It was skipped, or never needed.
+        skipped: bool,
+    },
+}
+
+/// When something began and ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// When it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Timestamp>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed: Option<Timestamp>,
+}
+
+/// Where a member stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemberPhase {
+    /// Its turn has not come.
+    Waiting,
+    /// It has a slot; its cluster is looked at.
+    Looking,
+    /// A step was committed to and is being sent.
+    Intended(Box<Pledge>),
+    /// The provider is at it.
+    Moving(Box<Pledge>),
+    /// Something holds it.
+    Held(Box<Held>),
+    /// It is done.
+    Ended(Outcome),
+}
+
+/// A step that was committed to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pledge {
+    /// The step.
+    pub step: Step,
+    /// The etag it must still find.
+    pub guard: Option<String>,
+    /// When it was committed to.
+    pub at: Timestamp,
+    /// Steps there were left, with this one.
+    pub left: u32,
+}
+
+/// What holds a member, since when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// What.
+    pub hold: Hold,
+    /// Since when a hold of this kind has been there.
+    pub since: Timestamp,
+}
+
+/// What is remembered of a member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Where it stands.
+    pub phase: MemberPhase,
+    /// Grows with each thing asked for on its behalf.
+    pub turn: u32,
+    /// 1 at its first start, one more at each try after a failure.
+    pub attempt: u32,
+    /// Steps that ended well in this attempt.
+    pub steps_done: u32,
+    /// When it began and ended.
+    pub times: Times,
+    /// The provider's operation of the latest step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Box<str>>,
+    /// What people should know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Box<str>>,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Box<Fault>>,
+    /// It is to be shown as Skipped when what is under way has ended.
+    #[serde(default)]
+    pub skip_asked: bool,
+    /// A step of this run was accepted for its cluster, in whatever attempt.
+    #[serde(default)]
+    pub moved: bool,
+}
+
+/// How many members are in each state. All counts of a scope add up to its members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Waiting for their turn or a slot.
+    pub not_started: u32,
+    /// Holding a slot.
+    pub running: u32,
+    /// Held by something.
+    pub pending: u32,
+    /// Done.
+    pub completed: u32,
+    /// Failed.
+    pub failed: u32,
+    /// Left out, or there already.
+    pub skipped: u32,
+}
+
+impl Counts {
+    pub(super) fn slot(&mut self, phase: &MemberPhase) -> &mut u32 {
+        match phase {
+            MemberPhase::Waiting => &mut self.not_started,
+            MemberPhase::Looking | MemberPhase::Intended(_) | MemberPhase::Moving(_) => &mut self.running,
+            MemberPhase::Held(_) => &mut self.pending,
+            MemberPhase::Ended(Outcome::Completed) => &mut self.completed,
+            MemberPhase::Ended(Outcome::Failed) => &mut self.failed,
+            MemberPhase::Ended(Outcome::Skipped) => &mut self.skipped,
+        }
+    }
+
+    /// Members that are done, however.
+    pub fn ended(&self) -> u32 {
+        self.completed + self.failed + self.skipped
+    }
+
+    /// Members in all.
+    pub fn total(&self) -> u32 {
+        self.not_started + self.running + self.pending + self.ended()
+    }
+}
+
+/// What is remembered of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// Where it stands.
+    pub phase: Phase,
+    /// When it began and ended.
+    pub times: Times,
+    /// Somebody had it left out.
+    #[serde(default)]
+    pub skip_asked: bool,
+    /// Its members by state.
+    #[serde(skip)]
+    pub counts: Counts,
+    /// Members that may take a slot: first those that were under way before, then by place.
+    #[serde(skip)]
+    pub(super) ready: BTreeSet<(Class, u32)>,
+    /// The key under which it stands in [`Run::startable`], if it does.
+    #[serde(skip)]
+    pub(super) listed: Option<(u32, u32)>,
+}
+
+/// The order in which members of a group take slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    /// Under way before, between two steps.
+    Returning,
+    /// Not begun.
+    Fresh,
+}
+
+/// What is remembered of a stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    /// Where it stands.
+    pub phase: Phase,
+    /// When it began and ended.
+    pub times: Times,
+    /// Somebody had it left out.
+    #[serde(default)]
+    pub skip_asked: bool,
+    /// The wait after it.
+    pub wait: Wait,
+    /// Its members by state.
+    #[serde(skip)]
+    pub counts: Counts,
+    /// Groups that ended, by outcome: completed, failed, skipped.
+    #[serde(skip)]
+    pub(super) groups_ended: [u32; 3],
+}
+
+/// An update run. Changed only by [`Run::apply`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    pub(super) plan: Arc<Plan>,
+    pub(super) core: Core,
+    pub(super) counts: Counts,
+    /// Groups of the current stage in which a member could take a slot, those with the fewest running first.
+    pub(super) startable: BTreeSet<(u32, u32)>,
+    /// Groups that can be seen to have ended.
+    pub(super) closable: BTreeSet<u32>,
+    /// Stages that somebody had left out, until they have ended.
+    pub(super) skipping: BTreeSet<u32>,
+    /// Members for which something goes on outside.
+    pub(super) active: BTreeSet<u32>,
+    /// Members that are held.
+    pub(super) held: BTreeSet<u32>,
+    /// When members whose hold wears out will have waited long enough.
+    pub(super) wearing: BTreeSet<(Timestamp, u32)>,
+}
+
+/// The part of a run from which the rest can be rebuilt: what a snapshot keeps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Core {
+    pub phase: RunPhase,
+    pub times: Times,
+    pub current: Option<u32>,
+    pub version: Option<KubernetesVersion>,
+    pub stages: Vec<Stage>,
+    pub groups: Vec<Group>,
+    pub members: Vec<Member>,
+}
+
+impl Run {
+    /// A run that has not started.
+    pub fn new(plan: Arc<Plan>) -> Self {
+        let member = Member {
+            phase: MemberPhase::Waiting,
+            turn: 0,
+            attempt: 1,
+            steps_done: 0,
+            times: Times::default(),
+            operation: None,
+            message: None,
+            fault: None,
+            skip_asked: false,
+            moved: false,
+        };
+        let group = Group {
+            phase: Phase::Idle,
+            times: Times::default(),
+            skip_asked: false,
+            counts: Counts::default(),
+            ready: BTreeSet::new(),
+            listed: None,
+        };
+        let stage = Stage {
+            phase: Phase::Idle,
+            times: Times::default(),
+            skip_asked: false,
+            wait: Wait::Idle,
+            counts: Counts::default(),
+            groups_ended: [0; 3],
+        };
+        let core = Core {
+            phase: RunPhase::Idle,
+            times: Times::default(),
+            current: None,
+            version: plan.goal.version().and_then(|target| target.exact()),
+            stages: vec![stage; plan.stages.len()],
+            groups: vec![group; plan.groups.len()],
+            members: vec![member; plan.members.len()],
+        };
+        Self::rebuilt(plan, core)
+    }
+
+    /// A run from a snapshot of it.
+    pub fn from_snapshot(plan: Arc<Plan>, snapshot: &RunSnapshot) -> Option<Self> {
+        let core = snapshot.0.clone();
+        let fits = core.stages.len() == plan.stages.len()
+            && core.groups.len() == plan.groups.len()
+            && core.members.len() == plan.members.len();
+        fits.then(|| Self::rebuilt(plan, core))
+    }
+
+    /// What a snapshot keeps.
+    pub fn snapshot(&self) -> RunSnapshot {
+        RunSnapshot(self.core.clone())
+    }
+
+    /// Derives counts and orders from the core, in one pass.
+    fn rebuilt(plan: Arc<Plan>, core: Core) -> Self {
+        let mut run = Self {
+            plan,
+            core,
+            counts: Counts::default(),
+            startable: BTreeSet::new(),
+            closable: BTreeSet::new(),
+            skipping: BTreeSet::new(),
+            active: BTreeSet::new(),
+            held: BTreeSet::new(),
+            wearing: BTreeSet::new(),
+        };
+        for member in 0..run.core.members.len() as u32 {
+            run.count_in(member);
+        }
+        for group in 0..run.core.groups.len() as u32 {
+            if let Phase::Ended(outcome) = run.core.groups[group as usize].phase {
+                let stage = run.plan.groups[group as usize].stage;
+                run.core.stages[stage as usize].groups_ended[outcome as usize] += 1;
+            }
+        }
+        for stage in 0..run.core.stages.len() as u32 {
+            let state = &run.core.stages[stage as usize];
+            if state.skip_asked && !matches!(state.phase, Phase::Ended(_)) {
+                run.skipping.insert(stage);
+            }
+        }
+        for group in 0..run.core.groups.len() as u32 {
+            run.refresh_group(group);
+        }
+        run
+    }
+
+    /// Puts a member into every count and order that its phase belongs to.
+    pub(super) fn count_in(&mut self, member: u32) {
+        let (group, stage) = self.places(member);
+        let Core { members, groups, stages, .. } = &mut self.core;
+        let state = &members[member as usize];
+        *groups[group].counts.slot(&state.phase) += 1;
+        *stages[stage].counts.slot(&state.phase) += 1;
+        *self.counts.slot(&state.phase) += 1;
+        match &state.phase {
+            MemberPhase::Waiting => {
+                groups[group].ready.insert((state.class(), member));
+            }
+            MemberPhase::Looking | MemberPhase::Intended(_) | MemberPhase::Moving(_) => {
+                self.active.insert(member);
+            }
+            MemberPhase::Held(held) => {
+                self.held.insert(member);
+                if held.hold.wears_out() {
+                    self.wearing.insert((worn_at(&self.plan, held), member));
+                }
+            }
+            MemberPhase::Ended(_) => {}
+        }
+    }
+
+    /// Takes a member out of all of them.
+    pub(super) fn count_out(&mut self, member: u32) {
+        let (group, stage) = self.places(member);
+        let Core { members, groups, stages, .. } = &mut self.core;
+        let state = &members[member as usize];
+        *groups[group].counts.slot(&state.phase) -= 1;
+        *stages[stage].counts.slot(&state.phase) -= 1;
+        *self.counts.slot(&state.phase) -= 1;
+        match &state.phase {
+            MemberPhase::Waiting => {
+                groups[group].ready.remove(&(state.class(), member));
+            }
+            MemberPhase::Looking | MemberPhase::Intended(_) | MemberPhase::Moving(_) => {
+                self.active.remove(&member);
+            }
+            MemberPhase::Held(held) => {
+                self.held.remove(&member);
+                if held.hold.wears_out() {
+                    self.wearing.remove(&(worn_at(&self.plan, held), member));
+                }
+            }
+            MemberPhase::Ended(_) => {}
+        }
+    }
+
+    pub(super) fn places(&self, member: u32) -> (usize, usize) {
+        let group = self.plan.members[member as usize].group as usize;
+        (group, self.plan.groups[group].stage as usize)
+    }
+
+    /// Whether a group has more failures than it, or zero where neither it nor its stage says, allows.
+    pub(super) fn group_over(&self, group: u32) -> bool {
+        let limit = self.plan.groups[group as usize].max_allowed_failures;
+        limit.is_some_and(|limit| self.core.groups[group as usize].counts.failed > limit)
+    }
+
+    /// Whether a stage has more failures than it allows.
+    pub(super) fn stage_over(&self, stage: u32) -> bool {
+        let limit = self.plan.stages[stage as usize].max_allowed_failures;
+        limit.is_some_and(|limit| self.core.stages[stage as usize].counts.failed > limit)
+    }
+
+    /// Whether gates that nobody can pass yet stand before a stage that has members left to move.
+    pub(super) fn stage_gated(&self, stage: u32) -> bool {
+        let state = &self.core.stages[stage as usize];
+        let left = state.counts.total() > state.counts.ended();
+        !self.plan.stages[stage as usize].before_gates.is_empty() && left && !state.skip_asked
+    }
+
+    /// Whether a group may start members: its stage is under way, nothing is exceeded, nothing is closed.
+    pub(super) fn group_open(&self, group: u32) -> bool {
+        let plan = &self.plan.groups[group as usize];
+        self.core.phase == RunPhase::Going
+            && self.core.current == Some(plan.stage)
+            && !self.stage_gated(plan.stage)
+            && plan.before_gates.is_empty()
+            && !matches!(self.core.groups[group as usize].phase, Phase::Ended(_))
+            && !self.group_over(group)
+            && !self.stage_over(plan.stage)
+    }
+
+    /// Brings a group's place among the startable and the closable up to date.
+    pub(super) fn refresh_group(&mut self, group: u32) {
+        let plan = &self.plan.groups[group as usize];
+        let state = &self.core.groups[group as usize];
+        let running = state.counts.running;
+        let wants = !state.ready.is_empty() && running < plan.max_concurrency && self.group_open(group);
+        let key = wants.then_some((running, group));
+        if key != state.listed {
+            if let Some(old) = state.listed {
+                self.startable.remove(&old);
+            }
+            self.startable.extend(key);
+            self.core.groups[group as usize].listed = key;
+        }
+        if self.group_outcome(group).is_some() {
+            self.closable.insert(group);
+        } else {
+            self.closable.remove(&group);
+        }
+    }
+
+    /// How a group that has not been closed yet has ended, if it has.
+    pub(super) fn group_outcome(&self, group: u32) -> Option<Outcome> {
+        let plan = &self.plan.groups[group as usize];
+        let state = &self.core.groups[group as usize];
+        let reached = self.core.current == Some(plan.stage) || state.skip_asked;
+        if matches!(state.phase, Phase::Ended(_)) || !reached || state.counts.running > 0 {
+            return None;
+        }
+        let all_ended = state.counts.ended() == state.counts.total();
+        match () {
+            () if self.group_over(group) => Some(Outcome::Failed),
+            () if !all_ended => None,
+            () if state.skip_asked || state.counts.skipped == state.counts.total() => Some(Outcome::Skipped),
+            () if !plan.after_gates.is_empty() => None,
+            () => Some(Outcome::Completed),
+        }
+    }
+
+    /// Brings all groups of a stage up to date.
+    pub(super) fn refresh_stage(&mut self, stage: u32) {
+        for group in self.plan.stages[stage as usize].groups.clone() {
+            self.refresh_group(group);
+        }
+    }
+
+    /// What was resolved when the run was created.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// Where the run stands.
+    pub fn phase(&self) -> RunPhase {
+        self.core.phase
+    }
+
+    /// Index of the stage that is under way, or was when the run came to a halt.
+    pub fn current_stage(&self) -> Option<u32> {
+        self.core.current
+    }
+
+    /// The exact version the run moves to, once it is known.
+    pub fn version(&self) -> Option<KubernetesVersion> {
+        self.core.version
+    }
+
+    /// When the run began and ended.
+    pub fn times(&self) -> Times {
+        self.core.times
+    }
+
+    /// All members by state.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// A member.
+    pub fn member(&self, member: u32) -> &Member {
+        &self.core.members[member as usize]
+    }
+
+    /// A group.
+    pub fn group(&self, group: u32) -> &Group {
+        &self.core.groups[group as usize]
+    }
+
+    /// A stage.
+    pub fn stage(&self, stage: u32) -> &Stage {
+        &self.core.stages[stage as usize]
+    }
+
+    /// Whether the minor asked for has not come to mean a version yet.
+    pub(super) fn unresolved(&self) -> bool {
+        self.core.version.is_none() && self.plan.goal.version().is_some()
+    }
+
+    /// When time alone will change something: the run wants a [`super::Input::Tick`] then.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        if self.core.phase != RunPhase::Going {
+            return None;
+        }
+        let wait = self.core.current.and_then(|stage| match self.stage(stage).wait {
+            Wait::Running { until, .. } => Some(until),
+            _ => None,
+        });
+        let worn = self.wearing.first().map(|(at, _)| *at);
+        wait.into_iter().chain(worn).min()
+    }
+
+    /// Everything that should be going on outside.
+    pub fn work(&self) -> Vec<Work> {
+        let resolve = (self.core.phase == RunPhase::Going && self.unresolved()).then_some(Work::ResolveTarget);
+        let members = self.active.iter().chain(&self.held).filter_map(|member| self.work_of(*member));
+        resolve.into_iter().chain(members).collect()
+    }
+
+    /// What should be going on outside for a member.
+    pub fn work_of(&self, member: u32) -> Option<Work> {
+        let state = self.member(member);
+        let ticket = Ticket { member, turn: state.turn };
+        match &state.phase {
+            MemberPhase::Looking => Some(Work::Look(ticket)),
+            MemberPhase::Intended(_) => Some(Work::Send(ticket)),
+            MemberPhase::Moving(_) => Some(Work::Follow(ticket)),
+            MemberPhase::Held(held) if !matches!(held.hold, Hold::StoppedBetweenSteps { .. }) => {
+                self.group_open(self.plan.group_of(member)).then_some(Work::Probe(ticket))
+            }
+            MemberPhase::Waiting | MemberPhase::Held(_) | MemberPhase::Ended(_) => None,
+        }
+    }
+}
+
+impl Member {
+    pub(super) fn class(&self) -> Class {
+        if self.steps_done > 0 { Class::Returning } else { Class::Fresh }
+    }
+
+    /// The step that was committed to, if one is open.
+    pub fn pledge(&self) -> Option<&Pledge> {
+        match &self.phase {
+            MemberPhase::Intended(pledge) | MemberPhase::Moving(pledge) => Some(pledge),
+            _ => None,
+        }
+    }
+
+    /// What holds it, if something does.
+    pub fn held(&self) -> Option<&Held> {
+        match &self.phase {
+            MemberPhase::Held(held) => Some(held),
+            _ => None,
+        }
+    }
+}
+
+/// When a hold will have been there for the run's patience.
+fn worn_at(plan: &Plan, held: &Held) -> Timestamp {
+    let patience = jiff::SignedDuration::from_secs(i64::from(plan.patience_seconds));
+    held.since.saturating_add(patience).unwrap_or(Timestamp::MAX)
+}
+
+/// A folded run, for a store to keep. It can be thrown away: the journal has everything.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunSnapshot(Core);

@@ -1,0 +1,333 @@
+//! What a cluster needs to get from where it is to what a run wants (`behaviour.md` A4, B2, D1, D2; `aks-wire.md` §3).
+//!
+//! The answer is derived afresh from every observation: after each step the cluster is looked at again, and the next
+//! step, if any, follows from what is seen. A cluster is "there" only when its version (and images) are at or above
+//! the target and it has come to rest well: the provider's model shows a target as soon as a request is accepted, so
+//! a failed upgrade must be sent again.
+
+use flotta_model::{
+    Cluster, Fault, Goal, Hold, ImageSelection, KubernetesVersion, Offer, Pool, Provisioning, Step, UpgradeType,
+};
+
+/// What a cluster needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// It is there already; why, in words.
+    Nothing(String),
+    /// These, one after another, as far as can be seen from here. Never empty.
+    Steps(Vec<Step>),
+    /// Something holds it.
+    Hold(Hold),
+    /// It cannot get there.
+    Never(Fault),
+}
+
+/// What a run wants, with the version pinned.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The goal.
+    pub goal: &'a Goal,
+    /// The exact version. Absent only for NodeImageOnly.
+    pub version: Option<KubernetesVersion>,
+    /// How the version stands in the cluster's region, where that was read.
+    pub offer: Option<Offer>,
+}
+
+impl Target<'_> {
+    /// What `cluster` needs to get there.
+    pub fn needs(&self, cluster: &Cluster) -> Needs {
+        if !cluster.running {
+            return Needs::Hold(Hold::ClusterStopped);
+        }
+        if let Some(word) = cluster.busy() {
+            return Needs::Hold(Hold::OtherOperation(word.into()));
+        }
+        let mut notes = Vec::new();
+        let mut steps = Vec::new();
+        if let Some(version) = self.version {
+            match self.version_steps(version, cluster, &mut notes) {
+                Ok(more) => steps.extend(more),
+                Err(stuck) => return *stuck,
+            }
+        }
+        let whole_cluster = matches!(steps.first(), Some(Step::Cluster { .. }));
+        if self.goal.upgrade() != UpgradeType::ControlPlaneOnly && !whole_cluster {
+            self.image_steps(cluster, &mut steps, &mut notes);
+        }
+        if steps.is_empty() { Needs::Nothing(notes.join(" ")) } else { Needs::Steps(steps) }
+    }
+
+    fn version_steps(
+        &self,
+        version: KubernetesVersion,
+        cluster: &Cluster,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<Step>, Box<Needs>> {
+        let whole = match self.goal.upgrade() {
+            UpgradeType::ControlPlaneOnly => Step::ControlPlane { version },
+            _ => Step::Cluster { version, pools: cluster.pools.iter().map(|pool| pool.name.clone()).collect() },
+        };
+        if cluster.version < version {
+            self.allowed(version, cluster)?;
+            return Ok(vec![whole]);
+        }
+        let rest_well = match self.goal.upgrade() {
+            UpgradeType::ControlPlaneOnly => cluster.provisioning == Provisioning::Succeeded,
+            _ => cluster.settled_well(),
+        };
+        if cluster.version == version && !rest_well {
+            return Ok(vec![whole]);
+        }
+        notes.push(format!("The control plane is at {}, at or above the target {version}.", cluster.version));
+        if self.goal.upgrade() == UpgradeType::ControlPlaneOnly {
+            return Ok(Vec::new());
+        }
+        let (behind, there): (Vec<&Pool>, Vec<&Pool>) = cluster
+            .pools
+            .iter()
+            .partition(|pool| pool.version < version || (pool.version == version && unsettled(pool)));
+        if behind.is_empty() && !there.is_empty() {
+            notes.push("Every node pool is at or above the target version.".into());
+        }
+        Ok(behind.iter().map(|pool| Step::PoolVersion { pool: pool.name.clone(), version }).collect())
+    }
+
+    /// Never down, only what the upgrade profile lists, and only what the region offers.
+    fn allowed(&self, version: KubernetesVersion, cluster: &Cluster) -> Result<(), Box<Needs>> {
+        let never = |code: &str, message: String| Err(Box::new(Needs::Never(Fault::new(code, message))));
+        let region = &cluster.location;
+        match self.offer {
+            Some(Offer::NotYet) => {
+                let hold = Hold::VersionNotInRegion { version: version.to_string(), region: region.clone() };
+                return Err(Box::new(Needs::Hold(hold)));
+            }
+            Some(Offer::NoLonger) => {
+                let message = format!(
+                    "Kubernetes version {version} is not offered in region {region} and is older than what is; choose an offered version"
+                );
+                return never("K8sVersionNotSupported", message);
+            }
+            Some(Offer::WithLongTermSupport) if !cluster.long_term_support => {
+                let message = format!(
+                    "Kubernetes version {version} is for clusters with long-term support only; move the cluster to the Premium tier and its support plan to AKSLongTermSupport, or choose a newer version"
+                );
+                return never("K8sVersionNotSupported", message);
+            }
+            _ => {}
+        }
+        if cluster.upgrades.contains(&version) {
+            return Ok(());
+        }
+        let mut listed: Vec<KubernetesVersion> = cluster.upgrades.clone();
+        listed.sort_unstable();
+        let listed: Vec<String> = listed.iter().map(ToString::to_string).collect();
+        let message = format!(
+            "an upgrade from {} to {version} is not allowed; the cluster's upgrade profile lists [{}]",
+            cluster.version,
+            listed.join(", ")
+        );
+        never("OperationNotAllowed", message)
+    }
+
+    fn image_steps(&self, cluster: &Cluster, steps: &mut Vec<Step>, notes: &mut Vec<String>) {
+        debug_assert!(
+            matches!(self.goal.images(), None | Some(ImageSelection::Latest)),
+            "other selections are refused"
+        );
+        for pool in &cluster.pools {
+            let moves_anyway = steps.iter().any(|step| step.pool() == Some(&pool.name));
+            let Some(latest) = &pool.latest_image else { continue };
+            if pool.from_snapshot {
+                notes.push(format!("Node pool '{}' was made from a snapshot and keeps its node image.", pool.name));
+                continue;
+            }
+            let behind = pool.image.as_ref().is_some_and(|image| image < latest);
+            if (behind || unsettled(pool)) && !moves_anyway {
+                steps.push(Step::PoolImage { pool: pool.name.clone(), image: latest.clone() });
+            } else if !behind {
+                notes.push(format!("Node pool '{}' is at or ahead of node image {latest}.", pool.name));
+            }
+        }
+    }
+}
+
+/// A pool whose last operation did not end well, or whose nodes lag behind what it says of itself.
+fn unsettled(pool: &Pool) -> bool {
+    pool.provisioning != Provisioning::Succeeded || pool.lagging_nodes > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use flotta_model::{Catalogue, RegionVersion};
+
+    use super::*;
+
+    const OLD_IMAGE: &str = "AKSUbuntu-2204gen2containerd-202509.01.0";
+    const NEW_IMAGE: &str = "AKSUbuntu-2204gen2containerd-202510.03.1";
+
+    fn v(text: &str) -> KubernetesVersion {
+        text.parse().expect(text)
+    }
+
+    fn pool(name: &str, version: &str, image: &str) -> Pool {
+        Pool {
+            name: name.into(),
+            version: v(version),
+            provisioning: Provisioning::Succeeded,
+            image: Some(image.parse().expect(image)),
+            latest_image: Some(NEW_IMAGE.parse().expect(NEW_IMAGE)),
+            from_snapshot: false,
+            lagging_nodes: 0,
+            etag: None,
+        }
+    }
+
+    fn cluster(version: &str, pools: Vec<Pool>) -> Cluster {
+        Cluster {
+            location: "westeurope".into(),
+            version: v(version),
+            provisioning: Provisioning::Succeeded,
+            running: true,
+            upgrades: ["1.32.7", "1.33.0", "1.33.2"].map(v).to_vec(),
+            pools,
+            etag: None,
+            long_term_support: false,
+        }
+    }
+
+    fn catalogue() -> Catalogue {
+        let offer =
+            |text: &str, lts: bool| RegionVersion { version: v(text), preview: false, long_term_support_only: lts };
+        Catalogue {
+            versions: vec![
+                offer("1.30.100", true),
+                offer("1.32.6", false),
+                offer("1.32.7", false),
+                offer("1.33.2", false),
+                offer("1.34.0", false),
+            ],
+        }
+    }
+
+    fn needs(upgrade: UpgradeType, version: Option<&str>, cluster: &Cluster) -> Needs {
+        let goal = Goal::new(upgrade, version.map(|text| text.parse().expect(text)), None).expect("goal");
+        let offer = version.map(|version| catalogue().offer(v(version)));
+        Target { goal: &goal, version: version.map(v), offer }.needs(cluster)
+    }
+
+    fn full(version: &str, cluster: &Cluster) -> Needs {
+        needs(UpgradeType::Full, Some(version), cluster)
+    }
+
+    #[test]
+    fn d1_full_is_one_request_for_control_plane_and_exactly_the_pools_seen() {
+        let cluster = cluster("1.32.6", vec![pool("a", "1.32.6", OLD_IMAGE), pool("b", "1.31.1", NEW_IMAGE)]);
+        let step = Step::Cluster { version: v("1.33.2"), pools: vec!["a".into(), "b".into()] };
+        assert_eq!(full("1.33.2", &cluster), Needs::Steps(vec![step]));
+    }
+
+    #[test]
+    fn d1_after_the_version_left_over_pools_and_images_follow() {
+        let cluster = cluster("1.33.2", vec![pool("a", "1.33.2", OLD_IMAGE), pool("b", "1.32.6", OLD_IMAGE)]);
+        let Needs::Steps(steps) = full("1.33.2", &cluster) else { panic!("steps") };
+        let image = NEW_IMAGE.parse().expect("image");
+        assert_eq!(
+            steps,
+            [Step::PoolVersion { pool: "b".into(), version: v("1.33.2") }, Step::PoolImage { pool: "a".into(), image }]
+        );
+    }
+
+    #[test]
+    fn d1_never_down_and_at_target_is_nothing_with_a_reason() {
+        let there = cluster("1.33.2", vec![pool("a", "1.33.2", NEW_IMAGE)]);
+        for target in ["1.33.2", "1.32.7"] {
+            let Needs::Nothing(why) = full(target, &there) else { panic!("nothing to do for {target}") };
+            assert!(why.contains("at or above the target") && why.contains("at or ahead of node image"), "{why}");
+        }
+    }
+
+    #[test]
+    fn choice_control_plane_only_is_judged_by_the_control_plane_alone() {
+        let mut at_target = cluster("1.33.2", vec![pool("a", "1.32.6", OLD_IMAGE)]);
+        at_target.pools[0].provisioning = Provisioning::Failed;
+        let answer = needs(UpgradeType::ControlPlaneOnly, Some("1.33.2"), &at_target);
+        assert!(matches!(answer, Needs::Nothing(_)), "{answer:?}");
+        let behind = cluster("1.32.6", vec![pool("a", "1.32.6", OLD_IMAGE)]);
+        let step = Step::ControlPlane { version: v("1.33.2") };
+        assert_eq!(needs(UpgradeType::ControlPlaneOnly, Some("1.33.2"), &behind), Needs::Steps(vec![step]));
+    }
+
+    #[test]
+    fn d1_only_what_the_upgrade_profile_lists() {
+        let cluster = cluster("1.32.6", vec![]);
+        let Needs::Never(fault) = full("1.34.0", &cluster) else { panic!("a minor is skipped") };
+        assert_eq!(fault.code, "OperationNotAllowed");
+        assert!(fault.message.contains("[1.32.7, 1.33.0, 1.33.2]"), "{fault}");
+    }
+
+    #[test]
+    fn d4_a_version_not_in_the_region_is_waited_for_if_it_may_still_come() {
+        let cluster = cluster("1.32.6", vec![]);
+        for newer in ["1.33.5", "1.35.0"] {
+            assert!(matches!(full(newer, &cluster), Needs::Hold(Hold::VersionNotInRegion { .. })), "{newer}");
+        }
+        let older = Catalogue {
+            versions: vec![RegionVersion { version: v("1.33.9"), preview: false, long_term_support_only: false }],
+        };
+        let goal = Goal::new(UpgradeType::Full, Some(v("1.33.2").into()), None).expect("goal");
+        let target = Target { goal: &goal, version: Some(v("1.33.2")), offer: Some(older.offer(v("1.33.2"))) };
+        assert!(matches!(target.needs(&cluster), Needs::Never(_)));
+    }
+
+    #[test]
+    fn d4_a_version_with_long_term_support_only_needs_a_cluster_with_it() {
+        let mut cluster = cluster("1.30.14", vec![]);
+        cluster.upgrades = vec![v("1.30.100")];
+        let Needs::Never(fault) = full("1.30.100", &cluster) else { panic!("no long-term support") };
+        assert!(fault.message.contains("Premium"), "{fault}");
+        cluster.long_term_support = true;
+        assert!(matches!(full("1.30.100", &cluster), Needs::Steps(_)));
+    }
+
+    #[test]
+    fn aks_wire_3_a_failed_upgrade_is_sent_again_although_the_model_shows_the_target() {
+        let mut failed = cluster("1.33.2", vec![pool("a", "1.33.2", NEW_IMAGE)]);
+        failed.provisioning = Provisioning::Failed;
+        assert!(matches!(full("1.33.2", &failed), Needs::Steps(steps) if matches!(steps[0], Step::Cluster { .. })));
+        let mut pool_failed = cluster("1.33.2", vec![pool("a", "1.33.2", NEW_IMAGE)]);
+        pool_failed.pools[0].provisioning = Provisioning::Canceled;
+        assert!(matches!(full("1.33.2", &pool_failed), Needs::Steps(_)));
+        assert!(matches!(needs(UpgradeType::NodeImageOnly, None, &pool_failed), Needs::Steps(_)));
+    }
+
+    #[test]
+    fn aks_wire_3_machines_tell_the_truth_about_nodes() {
+        let mut lagging = cluster("1.33.2", vec![pool("a", "1.33.2", NEW_IMAGE)]);
+        lagging.pools[0].lagging_nodes = 2;
+        assert!(matches!(full("1.33.2", &lagging), Needs::Steps(_)));
+    }
+
+    #[test]
+    fn a4_node_image_only_moves_each_pool_behind_and_names_those_ahead() {
+        let cluster = cluster("1.32.6", vec![pool("a", "1.32.6", OLD_IMAGE), pool("b", "1.32.6", NEW_IMAGE)]);
+        let step = Step::PoolImage { pool: "a".into(), image: NEW_IMAGE.parse().expect("image") };
+        assert_eq!(needs(UpgradeType::NodeImageOnly, None, &cluster), Needs::Steps(vec![step]));
+    }
+
+    #[test]
+    fn a4_latest_leaves_snapshot_pools_alone() {
+        let mut cluster = cluster("1.32.6", vec![pool("a", "1.32.6", OLD_IMAGE)]);
+        cluster.pools[0].from_snapshot = true;
+        let Needs::Nothing(why) = needs(UpgradeType::NodeImageOnly, None, &cluster) else { panic!("left alone") };
+        assert!(why.contains("snapshot"), "{why}");
+    }
+
+    #[test]
+    fn aks_wire_3_a_cluster_at_rest_with_a_busy_pool_is_busy() {
+        let mut cluster = cluster("1.32.6", vec![pool("a", "1.32.6", OLD_IMAGE)]);
+        cluster.pools[0].provisioning = Provisioning::from_word("UpgradingNodeImageVersion");
+        assert!(matches!(full("1.33.2", &cluster), Needs::Hold(Hold::OtherOperation(word)) if word.contains("Image")));
+        cluster.running = false;
+        assert_eq!(full("1.33.2", &cluster), Needs::Hold(Hold::ClusterStopped));
+    }
+}
