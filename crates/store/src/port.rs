@@ -135,7 +135,7 @@ pub struct Snapshot {
 ///
 /// All that is expected is checked against what is stored before the batch, then its parts are written in the order of
 /// the fields below. A batch that names a document twice (in puts and deletes taken together), or appends to a journal
-/// twice, contradicts itself and is [`StoreError::Invalid`]. At most [`Batch::MOST_BYTES`] of JSON.
+/// twice, contradicts itself and is [`StoreError::Invalid`], as is one above [`Batch::MOST_BYTES`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// Documents to create or change.
@@ -151,7 +151,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Bytes of JSON in a batch, all parts together.
+    /// Bytes in a batch, all parts together.
     pub const MOST_BYTES: usize = 256 << 20;
 }
 

@@ -77,7 +77,8 @@ pub(crate) fn expectations(batch: &Batch) -> impl Iterator<Item = (Collection, &
 }
 
 fn bytes(batch: &Batch) -> usize {
-    let puts: usize = batch.puts.iter().map(|put| put.body.len()).sum();
+    let puts: usize =
+        batch.puts.iter().map(|put| put.key.len() + put.parent.len() + put.etag.len() + put.body.len()).sum();
     let entries: usize = batch.appends.iter().flat_map(|append| &append.entries).map(|(_, body)| body.len()).sum();
     let snapshots: usize = batch.snapshots.iter().map(|(_, snapshot)| snapshot.body.len()).sum();
     puts + entries + snapshots

@@ -10,7 +10,7 @@ mod schema;
 mod writer;
 
 use std::fmt::Write as _;
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl SqlStore {
     pub async fn open_sqlite(dir: &Path) -> Result<Self, StoreError> {
         sqlx::any::install_default_drivers();
         let shown = dir.display();
-        std::fs::create_dir_all(dir)
+        create_private(dir)
             .map_err(|error| StoreError::Failed(format!("data folder '{shown}' cannot be created: {error}")))?;
         let lock = lock(dir).await?;
         let options = sqlite_options(dir)?;
@@ -179,6 +179,15 @@ impl Store for SqlStore {
     }
 }
 
+/// Creates a folder that only its owner can look into: signed URLs of providers are kept there.
+fn create_private(dir: &Path) -> std::io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)
+}
+
 /// Takes the lock of a data folder, which lasts as long as the file is open.
 async fn lock(dir: &Path) -> Result<Arc<File>, StoreError> {
     let shown = dir.display();
@@ -255,4 +264,28 @@ fn number(row: &AnyRow, column: usize) -> Result<u64, sqlx::Error> {
 /// SQL counts to `i64::MAX`; nothing is numbered above.
 fn to_sql(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// WAL alone would lose the last commits when the power goes; FULL (2) flushes each of them.
+    #[tokio::test]
+    async fn m12_the_writer_flushes_every_commit() {
+        sqlx::any::install_default_drivers();
+        let dir = tempfile::tempdir().expect("folder");
+        let lock = lock(dir.path()).await.expect("lock");
+        let options = sqlite_options(dir.path()).expect("options");
+        let mut writer = Writer::new(options, WRITER_PRAGMAS, "BEGIN IMMEDIATE", lock);
+        let connection = writer.connection().await.expect("connection");
+        let mut found = Vec::new();
+        for pragma in ["PRAGMA synchronous", "PRAGMA foreign_keys", "PRAGMA busy_timeout"] {
+            let row = sqlx::query(pragma).fetch_one(&mut *connection).await.expect("pragma");
+            found.push(row.get::<i64, _>(0));
+        }
+        assert_eq!(found, [2, 1, 5000]);
+        let mode = sqlx::query("PRAGMA journal_mode").fetch_one(connection).await.expect("pragma");
+        assert_eq!(mode.get::<String, _>(0), "wal");
+    }
 }

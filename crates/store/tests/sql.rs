@@ -153,15 +153,14 @@ async fn what_is_no_database_is_refused() {
     assert!(refused.contains(&dir.path().display().to_string()), "{refused}");
 }
 
+#[cfg(unix)]
 #[tokio::test]
-async fn the_database_is_durable() {
-    use sqlx::Row;
+async fn only_the_owner_can_look_into_the_data_folder() {
+    use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().expect("folder");
-    let store = open(dir.path()).await;
-    store.commit(numbered(1)).await.expect("commit");
-    let mut connection = raw(dir.path()).await;
-    let row = sqlx::query("PRAGMA journal_mode").fetch_one(&mut connection).await.expect("pragma");
-    assert_eq!(row.get::<String, _>(0), "wal");
+    let folder = dir.path().join("data");
+    let _store = open(&folder).await;
+    assert_eq!(std::fs::metadata(folder).expect("metadata").permissions().mode() & 0o777, 0o700);
 }
 
 #[tokio::test]
@@ -184,6 +183,28 @@ async fn a_failed_write_leaves_nothing_and_the_next_one_works() {
     meddle(dir.path(), "DROP TRIGGER broken").await;
     store.commit(numbered(2)).await.expect("commit");
     assert_eq!(whole_up_to(&store).await, 2);
+}
+
+/// On a runtime of one thread, what is polled together reaches the writer together.
+#[tokio::test]
+async fn a_failed_write_fails_everyone_in_the_transaction() {
+    let dir = tempfile::tempdir().expect("folder");
+    let store = open(dir.path()).await;
+    store.commit(numbered(1)).await.expect("commit");
+    meddle(dir.path(), "CREATE TRIGGER broken BEFORE INSERT ON snapshots BEGIN SELECT RAISE(ABORT, 'broken'); END")
+        .await;
+    let other = Uuid::from_u128(8);
+    let entries = vec![(Timestamp::UNIX_EPOCH, "1".to_owned())];
+    let innocent = Batch { appends: vec![Append { journal: other, after: 0, entries }], ..Batch::default() };
+    let refused = Batch { appends: vec![Append { journal: other, after: 9, entries: vec![] }], ..Batch::default() };
+    let (first, second, third) =
+        tokio::join!(biased; store.commit(innocent.clone()), store.commit(numbered(2)), store.commit(refused));
+    for result in [first, second, third] {
+        assert!(matches!(result, Err(StoreError::Failed(_))), "{result:?}");
+    }
+    assert_eq!(store.journal(other, 0, 10).await, Ok(vec![]));
+    assert_eq!(whole_up_to(&store).await, 1);
+    store.commit(innocent).await.expect("nothing is wrong with it");
 }
 
 #[tokio::test]
