@@ -3,6 +3,18 @@
 //! A driver observes a cluster, starts one [`Step`] on it, and polls the operation that the step began. It paces
 //! itself inside the provider's budgets and sorts every error into [`Trouble`]; what to do about a cluster is never
 //! its business.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`aks`] | Azure Kubernetes Service through its ARM API, or anything that speaks it |
+//! | [`pace`] | the provider's budgets, as token buckets in domain time |
+//! | [`token`] | where access tokens come from |
+//! | [`transport`] | HTTP over the network, or into a service in the same process |
+
+pub mod aks;
+pub mod pace;
+pub mod token;
+pub mod transport;
 
 use std::time::Duration;
 

@@ -1,0 +1,240 @@
+//! What an error of AKS or of Resource Manager means (`behaviour.md` D4; `aks-wire.md` §8).
+//!
+//! Bodies come in two shapes: `{"error": {"code", "message"}}` from Resource Manager, and flat
+//! `{"code", "message", "subcode"}` from AKS itself. One code can have two meanings, told apart by the message.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use flotta_model::{Fault, Hold};
+use http::{HeaderMap, Response, StatusCode};
+use serde_json::Value;
+
+use super::call::retry;
+use crate::Trouble;
+
+/// The longest part of the provider's message that is kept, so that a hint still has room behind it.
+const LONGEST_MESSAGE: usize = Fault::LONGEST - 400;
+
+/// The longest pause that is believed.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+
+/// An answer that is not a success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub status: StatusCode,
+    pub code: String,
+    pub message: String,
+    /// The pause asked for, by header or in the text; domain time, as all pauses of a provider are.
+    pub after: Option<Duration>,
+}
+
+/// What an answer means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// Passing.
+    Passing,
+    /// What was sent rests on something that has changed.
+    Stale,
+    /// Something else is going on on the cluster: the provider's word for it.
+    Busy(String),
+    /// The cluster is switched off.
+    Stopped,
+    /// The credentials are not enough.
+    Credentials,
+    /// There is no such cluster or pool.
+    Absent,
+    /// The region does not know the version; it may come.
+    VersionNotInRegion,
+    /// It will never work like this.
+    Permanent,
+}
+
+impl Answer {
+    /// Reads an answer in either shape, or in none.
+    pub fn read(answer: &Response<Bytes>) -> Self {
+        let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+        let error = if body["error"].is_object() { &body["error"] } else { &body };
+        let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+        let (mut code, mut message) = (text("code"), text("message"));
+        if code.is_empty() {
+            code = format!("HttpStatus{}", answer.status().as_u16());
+        }
+        if message.is_empty() {
+            message = String::from_utf8_lossy(answer.body()).chars().take(300).collect();
+        }
+        let after = pause(answer.headers()).or_else(|| pause_in_text(&message)).map(|pause| pause.min(LONGEST_PAUSE));
+        Self { status: answer.status(), code, message, after }
+    }
+
+    /// The answer as people see it.
+    pub fn text(&self) -> String {
+        let message: String = self.message.chars().take(LONGEST_MESSAGE).collect();
+        format!("{} ({}) {message}", self.status.as_u16(), self.code)
+    }
+
+    /// What it means.
+    pub fn meaning(&self) -> Meaning {
+        let says = |part: &str| contains(&self.message, part);
+        match self.code.as_str() {
+            "RequestDisallowedByPolicy" | "ScopeLocked" => return Meaning::Permanent,
+            "EtagMismatch" => return Meaning::Stale,
+            code if preempted(code) => return Meaning::Stale,
+            "K8sVersionNotSupported" if says("long-term support") || says("(LTS)") => return Meaning::Permanent,
+            "K8sVersionNotSupported" | "AgentPoolK8sVersionNotSupported" => return Meaning::VersionNotInRegion,
+            "OperationNotAllowed" if says("available upgrades") || says("upgrading kubernetes version") => {
+                return Meaning::Permanent;
+            }
+            _ => {}
+        }
+        match self.status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Meaning::Passing,
+            status if status.is_server_error() => Meaning::Passing,
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Meaning::Credentials,
+            StatusCode::NOT_FOUND | StatusCode::GONE => Meaning::Absent,
+            StatusCode::PRECONDITION_FAILED => Meaning::Stale,
+            _ if says("is in progress") || says("aks-pending-operation") => Meaning::Busy(self.operation()),
+            StatusCode::CONFLICT | StatusCode::BAD_REQUEST
+                if says("cluster is stopped") || says("in stopped state") || says("power state") =>
+            {
+                Meaning::Stopped
+            }
+            StatusCode::CONFLICT if self.code != "OperationNotAllowed" => Meaning::Busy(self.code.clone()),
+            StatusCode::BAD_REQUEST if says("a new agent pool was introduced") => Meaning::Stale,
+            _ => Meaning::Permanent,
+        }
+    }
+
+    /// The same, as trouble. A version that the region lacks is permanent here: who can look into the catalogue knows
+    /// better.
+    pub fn trouble(&self) -> Trouble {
+        match self.meaning() {
+            Meaning::Passing | Meaning::Stale => retry(self.text(), self.after),
+            Meaning::Busy(word) => Trouble::Wait(Hold::OtherOperation(word)),
+            Meaning::Stopped => Trouble::Wait(Hold::ClusterStopped),
+            Meaning::Credentials => Trouble::Wait(Hold::CredentialsRefused(self.text())),
+            Meaning::Absent => Trouble::Wait(Hold::Unreachable(self.text())),
+            Meaning::VersionNotInRegion | Meaning::Permanent => Trouble::Permanent(fault(&self.code, &self.message)),
+        }
+    }
+
+    /// What is going on, out of "Another operation (nodepool1 - Updating) is in progress".
+    fn operation(&self) -> String {
+        let inside = self.message.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+        match inside {
+            Some((word, _)) if word.len() <= 100 => word.to_owned(),
+            _ => self.code.clone(),
+        }
+    }
+}
+
+/// Whether a code says that another operation took the place of this one.
+pub(super) fn preempted(code: &str) -> bool {
+    code.starts_with("AKSOperationPreempted") || code == "NotLatestOperation"
+}
+
+/// A fault in the provider's words, with what we know of the way out.
+pub(super) fn fault(code: &str, message: &str) -> Fault {
+    let mut text: String = message.chars().take(LONGEST_MESSAGE).collect();
+    if let Some(hint) = hint(code, message) {
+        let end = if text.is_empty() || text.ends_with(['.', '!', '…']) { "" } else { "." };
+        text = format!("{text}{end} Hint: {hint}.");
+    }
+    Fault::new(code, text.trim())
+}
+
+/// What helps, by code or by a part of the message. The first that fits is given.
+fn hint(code: &str, message: &str) -> Option<&'static str> {
+    HINTS.iter().find(|(sign, _)| code.eq_ignore_ascii_case(sign) || contains(message, sign)).map(|(_, hint)| *hint)
+}
+
+const DISRUPTION: &str = "a pod disruption budget lets no pod go: loosen it or add replicas, then run again; the upgrade resumes where it stopped";
+const CAPACITY: &str = "free or ask for capacity or quota in the region, or lower the pool's maxSurge, then run again";
+const SKEW: &str = "bring the cluster up one minor version at a time: run to the minor in between first";
+
+/// Signs in order: what names a cause comes before what names a symptom.
+const HINTS: &[(&str, &str)] = &[
+    ("UnsatisfiablePDB", DISRUPTION),
+    ("PodDrainFailure", DISRUPTION),
+    ("disruption budget", DISRUPTION),
+    (
+        "not supported for AgentBaker",
+        "the node image is too old for this: run NodeImageOnly to Latest on the cluster first",
+    ),
+    (
+        "TooManyRequests",
+        "the subscription calls its compute provider too often; wait some minutes and run again, with fewer clusters at once",
+    ),
+    (
+        "Long-Term Support",
+        "the version is for long-term support only: the cluster needs the Premium tier and the support plan AKSLongTermSupport",
+    ),
+    ("QuotaExceeded", CAPACITY),
+    ("AllocationFailed", CAPACITY),
+    ("ZonalAllocationFailed", CAPACITY),
+    ("OverconstrainedAllocationRequest", CAPACITY),
+    (
+        "SKUNotAvailable",
+        "the node size is not to be had in this region or zone: choose another, or ask for access to it",
+    ),
+    (
+        "SubnetIsFull",
+        "the subnet has no free addresses for surge nodes: enlarge it, or set maxSurge to 0 and maxUnavailable to 1",
+    ),
+    (
+        "InsufficientSubnetSize",
+        "the subnet has no free addresses for surge nodes: enlarge it, or set maxSurge to 0 and maxUnavailable to 1",
+    ),
+    (
+        "RequestDisallowedByPolicy",
+        "an Azure policy forbids the change: exempt the cluster's node resource group, or change the policy",
+    ),
+    ("ScopeLocked", "a resource lock forbids the change: remove it for the time of the upgrade"),
+    (
+        "UpgradeBlockedOnDeprecatedAPIUsage",
+        "workloads still use API versions that the target has removed: move them, or set upgradeSettings.overrideSettings on the cluster",
+    ),
+    (
+        "deprecated API",
+        "workloads still use API versions that the target has removed: move them, or set upgradeSettings.overrideSettings on the cluster",
+    ),
+    (
+        "NotAllAgentPoolOrchestratorVersionSpecifiedAndUnchanged",
+        "the cluster upgrades itself, so its control plane cannot go alone: use Full, or switch its auto-upgrade off",
+    ),
+    (
+        "NodePoolMcVersionIncompatible",
+        "a pool would be too far behind its control plane: upgrade the pools first, with Full to their control plane's version",
+    ),
+    ("Available upgrades", SKEW),
+    ("one minor version at a time", SKEW),
+    ("K8sVersionNotSupported", "the region does not offer the version any more: choose one that it lists"),
+    ("AgentPoolK8sVersionNotSupported", "the region does not offer the version any more: choose one that it lists"),
+    ("Canceled", "somebody aborted the operation; run again to finish it, since nothing is rolled back"),
+];
+
+/// `x-ms-retry-after-ms`, or `Retry-After` in seconds. Zero counts as absent, as it does for Azure's own clients.
+pub(super) fn pause(headers: &HeaderMap) -> Option<Duration> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok().filter(|number| *number > 0);
+    number("x-ms-retry-after-ms").map(Duration::from_millis).or_else(|| number("retry-after").map(Duration::from_secs))
+}
+
+/// "please retry again in 36 seconds", "Retry after 2 seconds": some waits are only told to people.
+fn pause_in_text(message: &str) -> Option<Duration> {
+    let lower = message.to_ascii_lowercase();
+    let (_, rest) = lower.split_once("retry")?;
+    let mut words = rest.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).take(6).peekable();
+    while let Some(word) = words.next() {
+        if let (Ok(seconds), Some(unit)) = (word.parse::<u64>(), words.peek())
+            && unit.starts_with("second")
+        {
+            return Some(Duration::from_secs(seconds));
+        }
+    }
+    None
+}
+
+/// Whether a text holds another, without regard to case.
+fn contains(text: &str, part: &str) -> bool {
+    text.to_ascii_lowercase().contains(&part.to_ascii_lowercase())
+}

@@ -1,0 +1,288 @@
+//! Azure Kubernetes Service, driven through its ARM API (`behaviour.md` D; `aks-wire.md`).
+//!
+//! Any endpoint that speaks the API will do. What decides whether a step may be sent is in [`start`]; what an error
+//! means is in [`errors`].
+
+mod call;
+mod errors;
+mod poll;
+mod start;
+mod wire;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use flotta_clock::Clock;
+use flotta_model::{Catalogue, Cluster, ClusterId, Hold, Step};
+use http::Uri;
+use jiff::{SignedDuration, Timestamp};
+
+use self::call::{Caller, Effort};
+use crate::{
+    ClusterDriver, Intent, Look, Operation, Progress, Started, Trouble,
+    pace::{Bucket, Budgets, Pace},
+    token::Tokens,
+    transport::{Transport, is_loopback},
+};
+
+/// How the driver is set up.
+#[derive(Clone, Debug)]
+pub struct AksConfig {
+    /// Scheme, host and port of Resource Manager, such as `https://management.azure.com`.
+    pub endpoint: String,
+    /// The api-version of Microsoft.ContainerService.
+    pub api_version: String,
+    /// The clusters this driver is for.
+    pub reach: Reach,
+    /// The shortest pause between two looks at an operation, in domain time.
+    pub poll_every: Duration,
+    /// The pause while an operation has ended and its resources have not yet come to rest, in domain time.
+    pub settle_every: Duration,
+    /// The pause before a read is tried again, in domain time; doubled each time.
+    pub backoff: Duration,
+    /// How long one request may take, on the wall clock.
+    pub call_timeout: Duration,
+    /// The provider's budgets.
+    pub budgets: Budgets,
+}
+
+impl AksConfig {
+    /// The settings for an endpoint of public Azure.
+    pub fn new(endpoint: impl Into<String>, reach: Reach) -> Self {
+        Self {
+            endpoint: endpoint.into(),
+            api_version: "2025-10-01".into(),
+            reach,
+            poll_every: Duration::from_secs(15),
+            settle_every: Duration::from_secs(5),
+            backoff: Duration::from_secs(1),
+            call_timeout: Duration::from_secs(90),
+            budgets: Budgets::azure(),
+        }
+    }
+}
+
+/// Which clusters a driver is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Every cluster.
+    Everything,
+    /// The clusters of these subscriptions, in lower case.
+    Subscriptions(BTreeSet<String>),
+    /// These clusters, by [`ClusterId::key`].
+    Clusters(BTreeSet<String>),
+}
+
+/// The settings make no driver.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The endpoint is not a URL of an origin.
+    #[error("endpoint '{0}' is not scheme, host and port: use something like https://management.azure.com")]
+    Endpoint(String),
+    /// Tokens would be readable on the way.
+    #[error("endpoint '{0}' is plain http: access tokens are sent over https, or to loopback, only")]
+    Plain(String),
+    /// The api-version is not one.
+    #[error("api-version '{0}' is not a date: use something like 2025-10-01")]
+    ApiVersion(String),
+}
+
+/// Drives AKS clusters.
+pub struct AksDriver {
+    config: AksConfig,
+    caller: Caller,
+    catalogues: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Remembered>>>>,
+}
+
+/// What a region offered, and when it said so. The lock around it makes callers wait for one read.
+type Remembered = Option<(Timestamp, Catalogue)>;
+
+/// How long a region's versions are remembered, in domain time.
+const REMEMBER: SignedDuration = SignedDuration::from_mins(5);
+
+/// Regions that are remembered at most, over all subscriptions.
+const MOST_REGIONS: usize = 4096;
+
+impl fmt::Debug for AksDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AksDriver").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl AksDriver {
+    /// A driver that sends over `transport`, with tokens from `tokens`, and paces itself by `clock`.
+    pub fn new(config: AksConfig, transport: Transport, tokens: Tokens, clock: Clock) -> Result<Self, ConfigError> {
+        let bad = || ConfigError::Endpoint(config.endpoint.chars().take(200).collect());
+        let endpoint: Uri = config.endpoint.parse().map_err(|_| bad())?;
+        let (Some(scheme), Some(host)) = (endpoint.scheme_str(), endpoint.host()) else { return Err(bad()) };
+        let user = endpoint.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        if !["http", "https"].contains(&scheme) || endpoint.path() != "/" || endpoint.query().is_some() || user {
+            return Err(bad());
+        }
+        if scheme == "http" && !is_loopback(host) && !tokens.absent() {
+            return Err(ConfigError::Plain(config.endpoint));
+        }
+        let dated = config.api_version.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        if !dated || config.api_version.is_empty() {
+            return Err(ConfigError::ApiVersion(config.api_version));
+        }
+        let caller = Caller {
+            endpoint,
+            api_version: config.api_version.clone(),
+            transport,
+            tokens,
+            pace: Pace::new(config.budgets, clock),
+            clock,
+            backoff: config.backoff,
+            timeout: config.call_timeout,
+        };
+        Ok(Self { config, caller, catalogues: Mutex::default() })
+    }
+
+    /// The cluster as it is, without anything around it.
+    async fn cluster(&self, id: &ClusterId, effort: Effort) -> Result<wire::Seen, Trouble> {
+        wire::cluster(self.cluster_body(id, effort).await?)
+    }
+
+    async fn cluster_body(&self, id: &ClusterId, effort: Effort) -> Result<serde_json::Value, Trouble> {
+        let buckets = [Bucket::GetCluster(id.key().into()), arm_read(id)];
+        self.caller.read(&self.caller.path(id, ""), &buckets, effort).await
+    }
+
+    async fn around(&self, id: &ClusterId, below: &str) -> Result<serde_json::Value, Trouble> {
+        self.caller.read(&self.caller.path(id, below), &other(id), Effort::Patient).await
+    }
+
+    /// The newest image of a pool's family in the cluster's region. Pools that have no such profile have none.
+    async fn latest_image(&self, id: &ClusterId, pool: &str) -> Result<Option<flotta_model::NodeImage>, Trouble> {
+        match self.around(id, &format!("/agentPools/{}/upgradeProfiles/default", wire::encode_path(pool))).await {
+            Ok(body) => Ok(wire::latest_image(&body)),
+            Err(Trouble::Wait(Hold::Unreachable(_))) => Ok(None),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Machines of a pool that lag behind it.
+    async fn lagging(&self, id: &ClusterId, pool: &flotta_model::Pool) -> Result<u32, Trouble> {
+        const MOST_PAGES: usize = 50;
+        let mut url = self.caller.path(id, &format!("/agentPools/{}/machines", wire::encode_path(&pool.name)));
+        let mut lagging = 0;
+        for _ in 0..MOST_PAGES {
+            let page = match self.caller.read(&url, &other(id), Effort::Patient).await {
+                Err(Trouble::Wait(Hold::Unreachable(_))) => return Ok(0),
+                page => page?,
+            };
+            lagging += wire::lagging(&page, pool);
+            let empty = page["value"].as_array().is_none_or(Vec::is_empty);
+            match page["nextLink"].as_str().and_then(|link| self.caller.own(link)) {
+                Some(next) if !empty => url = next,
+                _ => return Ok(lagging),
+            }
+        }
+        Ok(lagging)
+    }
+
+    /// What is remembered of a region, or about to be.
+    fn remembered(&self, key: String) -> Arc<tokio::sync::Mutex<Remembered>> {
+        let mut catalogues = self.catalogues.lock().unwrap_or_else(PoisonError::into_inner);
+        if catalogues.len() >= MOST_REGIONS && !catalogues.contains_key(&key) {
+            catalogues.clear();
+        }
+        catalogues.entry(key).or_default().clone()
+    }
+}
+
+#[async_trait]
+impl ClusterDriver for AksDriver {
+    fn reaches(&self, cluster: &ClusterId) -> bool {
+        match &self.config.reach {
+            Reach::Everything => true,
+            Reach::Subscriptions(subscriptions) => subscriptions.contains(&subscription(cluster)),
+            Reach::Clusters(clusters) => clusters.contains(cluster.key()),
+        }
+    }
+
+    async fn observe(&self, cluster: &ClusterId, look: Look) -> Result<Cluster, Trouble> {
+        let mut seen = self.cluster(cluster, Effort::Patient).await?.cluster;
+        if look.versions {
+            seen.upgrades = wire::upgrades(&self.around(cluster, "/upgradeProfiles/default").await?);
+        }
+        if look.images {
+            let latest = seen.pools.iter().map(|pool| self.latest_image(cluster, &pool.name));
+            let latest = futures::future::try_join_all(latest).await?;
+            for (pool, image) in seen.pools.iter_mut().zip(latest) {
+                pool.latest_image = image;
+            }
+        }
+        if look.machines {
+            let lagging =
+                futures::future::try_join_all(seen.pools.iter().map(|pool| self.lagging(cluster, pool))).await?;
+            for (pool, count) in seen.pools.iter_mut().zip(lagging) {
+                pool.lagging_nodes = count;
+            }
+        }
+        Ok(seen)
+    }
+
+    async fn catalogue(&self, cluster: &ClusterId, location: &str) -> Result<Catalogue, Trouble> {
+        let region = wire::region(location);
+        let remembered = self.remembered(format!("{}/{region}", subscription(cluster)));
+        let mut remembered = remembered.lock().await;
+        let now = self.caller.clock.now();
+        if let Some((_, catalogue)) = remembered.as_ref().filter(|(at, _)| now.duration_since(*at) < REMEMBER) {
+            return Ok(catalogue.clone());
+        }
+        let path = format!(
+            "/subscriptions/{}/providers/Microsoft.ContainerService/locations/{region}/kubernetesVersions?api-version={}",
+            wire::encode_path(cluster.subscription()),
+            self.config.api_version,
+        );
+        let catalogue = wire::catalogue(&self.caller.read(&path, &other(cluster), Effort::Patient).await?);
+        *remembered = Some((now, catalogue.clone()));
+        Ok(catalogue)
+    }
+
+    async fn permit(&self, cluster: &ClusterId, step: &Step) {
+        self.caller.pace.pass(&write_buckets(cluster, step)).await;
+    }
+
+    async fn start(&self, intent: &Intent) -> Result<Started, Trouble> {
+        self.start_step(intent).await
+    }
+
+    async fn poll(&self, intent: &Intent, operation: &Operation) -> Result<Progress, Trouble> {
+        self.poll_step(intent, operation).await
+    }
+}
+
+fn subscription(cluster: &ClusterId) -> String {
+    cluster.subscription().to_ascii_lowercase()
+}
+
+fn arm_read(cluster: &ClusterId) -> Bucket {
+    Bucket::ArmRead(subscription(cluster))
+}
+
+fn other(cluster: &ClusterId) -> [Bucket; 2] {
+    [Bucket::Other(subscription(cluster)), arm_read(cluster)]
+}
+
+/// Reads of a cluster's operations.
+fn operations(cluster: &ClusterId) -> Bucket {
+    Bucket::Operation(subscription(cluster))
+}
+
+/// What a step's write is counted in.
+fn write_buckets(cluster: &ClusterId, step: &Step) -> [Bucket; 2] {
+    let own = match step {
+        Step::Cluster { .. } | Step::ControlPlane { .. } => Bucket::PutCluster(cluster.key().into()),
+        Step::PoolVersion { pool, .. } => Bucket::PutPool(format!("{}/{pool}", cluster.key())),
+        Step::PoolImage { .. } => Bucket::Other(subscription(cluster)),
+    };
+    [own, Bucket::ArmWrite(subscription(cluster))]
+}
