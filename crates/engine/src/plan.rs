@@ -73,6 +73,9 @@ pub struct PlanMember {
     pub cluster: ClusterId,
     /// Index of its group.
     pub group: u32,
+    /// The region of its cluster, where it was known when the run was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<Box<str>>,
 }
 
 /// Members that a strategy leaves out.
@@ -241,6 +244,7 @@ impl Plan {
                     name: member.name.clone(),
                     cluster: member.cluster.clone(),
                     group: index,
+                    location: member.location().map(Into::into),
                 });
             }
         }

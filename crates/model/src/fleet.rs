@@ -32,3 +32,13 @@ pub struct Member {
     #[serde(default)]
     pub labels: Labels,
 }
+
+impl Member {
+    /// The label under which the service writes the region of a member's cluster.
+    pub const LOCATION_LABEL: &str = "fleet.azure.com/location";
+
+    /// The region of its cluster, where the service knows it.
+    pub fn location(&self) -> Option<&str> {
+        self.labels.get(Self::LOCATION_LABEL).map(String::as_str)
+    }
+}
