@@ -1,0 +1,239 @@
+//! The whole road in one process, under a virtual clock: engine, memory store, orchestrator, the real AKS driver, and
+//! the simulated cloud's own router.
+
+use std::{sync::Arc, time::Duration};
+
+use flotta_clock::{Anchor, Clock};
+use flotta_drivers::{
+    ClusterDriver,
+    aks::{AksConfig, AksDriver, Reach},
+    token::{TokenSource, Tokens},
+    transport::router_transport,
+};
+use flotta_engine::{
+    Input, Plan, Run, State,
+    run::{Part, SkipTarget},
+};
+use flotta_model::{Goal, Group, Member, Stage, Strategy, UpgradeType};
+use flotta_orchestrator::{Command, Moment, Orchestrator, RunRef};
+use flotta_simulator::{FleetFile, Options, Simulator};
+use flotta_store::{Batch, MemoryStore, Store};
+use uuid::Uuid;
+
+const REGIONS: &str = r"
+seed: 7
+regions:
+  westeurope:
+    kubernetes:
+      - { minor: '1.32', patches: [1.32.6, 1.32.7] }
+      - { minor: '1.33', patches: [1.33.1, 1.33.2] }
+    images: [AKSUbuntu-2204gen2containerd-202510.03.1]
+";
+
+struct World {
+    clock: Clock,
+    store: Arc<MemoryStore>,
+    simulator: Arc<Simulator>,
+    orchestrator: Orchestrator,
+}
+
+impl World {
+    async fn new(clusters: &str) -> Self {
+        let clock = Clock::scaled(Anchor { domain: "2026-01-05T08:00:00Z".parse().expect("time"), speed: 1.0 });
+        let file = FleetFile::parse(&format!("{REGIONS}{clusters}")).expect("fleet file");
+        let simulator = Simulator::new(file, clock, Options::default()).await.expect("simulator");
+        let store = Arc::new(MemoryStore::new());
+        let orchestrator = open(&store, &simulator, clock).await;
+        Self { clock, store, simulator, orchestrator }
+    }
+
+    fn members(&self) -> Vec<Member> {
+        let member = |cluster: &flotta_simulator::ClusterSummary| Member {
+            name: cluster.member.parse().expect("name"),
+            cluster: cluster.id.clone(),
+            group: cluster.group.as_ref().map(|group| group.parse().expect("group")),
+            labels: cluster.labels.clone(),
+        };
+        self.simulator.clusters().iter().map(member).collect()
+    }
+
+    async fn run(&self, name: &str, version: &str, strategy: Option<Strategy>) -> RunRef {
+        let goal = Goal::new(UpgradeType::Full, Some(version.parse().expect("version")), None).expect("goal");
+        let plan = Plan::resolve(goal, strategy.as_ref(), &self.members()).expect("plan");
+        let run =
+            RunRef { id: Uuid::from_u128(name.bytes().map(u128::from).sum()), label: format!("fleet/{name}").into() };
+        self.orchestrator.create(run.id, &plan, Batch::default()).await.expect("created");
+        run
+    }
+
+    async fn tell(&self, run: &RunRef, input: Input) -> Result<State, flotta_orchestrator::Error> {
+        let command = Command { input, by: "tester".into(), check: Box::new(|_| true) };
+        self.orchestrator.command(run, command, Moment::After, |run, _| run.state()).await
+    }
+
+    async fn see<T: Send + 'static>(&self, run: &RunRef, view: impl FnOnce(&Run) -> T + Send + 'static) -> T {
+        self.orchestrator.read(run, |run, _| view(run)).await.expect("read")
+    }
+
+    async fn until(&self, run: &RunRef, wanted: State) {
+        for _ in 0..10_000 {
+            if self.see(run, Run::state).await == wanted {
+                return;
+            }
+            self.clock.pause(Duration::from_secs(30)).await;
+        }
+        let seen =
+            self.see(run, |run| format!("{:?} {:?} {:?}", run.state(), run.counts(), run.waiting_on(Part::Run))).await;
+        panic!("never {wanted:?}: {seen}");
+    }
+
+    /// Everything of the process is gone; what is stored stays.
+    async fn restart(&mut self) {
+        self.orchestrator.shutdown().await;
+        self.orchestrator = open(&self.store, &self.simulator, self.clock).await;
+    }
+
+    /// Upgrades that the cloud accepted, by cluster.
+    fn accepted(&self) -> Vec<String> {
+        let (_, accepted) = self.simulator.accepted(0, 10_000);
+        accepted.iter().map(|accepted| format!("{} {:?}", accepted.cluster.to_lowercase(), accepted.step)).collect()
+    }
+}
+
+async fn open(store: &Arc<MemoryStore>, simulator: &Arc<Simulator>, clock: Clock) -> Orchestrator {
+    let config = AksConfig::new("http://127.0.0.1:1", Reach::Everything);
+    let transport = router_transport(simulator.router());
+    let tokens = Tokens::new(TokenSource::None, "", transport.clone());
+    let driver: Arc<dyn ClusterDriver> = Arc::new(AksDriver::new(config, transport, tokens, clock).expect("driver"));
+    Orchestrator::open(Arc::clone(store) as Arc<dyn Store>, vec![driver], clock).await.expect("orchestrator")
+}
+
+fn two_groups(failures: Option<&str>) -> Strategy {
+    let group = |name: &str| Group {
+        max_concurrency: Some("2".parse().expect("limit")),
+        ..Group::new(name.parse().expect("name"))
+    };
+    let stage = Stage {
+        max_allowed_failures: failures.map(|text| text.parse().expect("limit")),
+        ..Stage::new("one".parse().expect("name"), vec![group("a"), group("b")])
+    };
+    Strategy::new(vec![stage]).expect("strategy")
+}
+
+const SIX: &str = r"
+clusters:
+  - { name: c1, region: westeurope, version: 1.32.6, pools: [{ name: p1 }], member: { group: a } }
+  - { name: c2, region: westeurope, version: 1.32.6, pools: [{ name: p1 }, { name: p2 }], member: { group: a } }
+  - { name: c3, region: westeurope, version: 1.33.2, pools: [{ name: p1 }], member: { group: a } }
+  - { name: c4, region: westeurope, version: 1.32.7, pools: [{ name: p1 }], member: { group: b }, fails: { attempts: 1 } }
+  - { name: c5, region: westeurope, version: 1.32.6, pools: [{ name: p1 }], member: { group: b } }
+  - { name: c6, region: westeurope, version: 1.32.6, pools: [{ name: p1 }], member: { group: b } }
+";
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_moves_to_a_version_with_a_failure_inside_the_budget() {
+    let world = World::new(SIX).await;
+    let run = world.run("r1", "1.33.2", Some(two_groups(Some("1")))).await;
+    world.tell(&run, Input::Start).await.expect("started");
+    world.until(&run, State::Completed).await;
+    let counts = world.see(&run, |run| *run.counts()).await;
+    assert_eq!((counts.completed, counts.skipped, counts.failed), (4, 1, 1));
+    let accepted = world.accepted();
+    assert_eq!(accepted.len(), 5, "one start each, none for the cluster that was there: {accepted:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn aks_wire_3_a_failed_upgrade_is_sent_again_on_resume() {
+    let world = World::new(SIX).await;
+    let run = world.run("r1", "1.33.2", Some(two_groups(None))).await;
+    world.tell(&run, Input::Start).await.expect("started");
+    world.until(&run, State::Failed).await;
+    world.tell(&run, Input::Start).await.expect("started again");
+    world.until(&run, State::Completed).await;
+    let of_c4 = world.accepted().iter().filter(|accepted| accepted.contains("/c4 ")).count();
+    assert_eq!(of_c4, 2, "the cluster shows the target since its failed upgrade, and is sent it again");
+    assert_eq!(world.see(&run, |run| run.counts().failed).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_takes_up_what_was_going_on_and_starts_nothing_twice() {
+    let mut world = World::new(SIX).await;
+    let run = world.run("r1", "1.33.2", Some(two_groups(Some("1")))).await;
+    world.tell(&run, Input::Start).await.expect("started");
+    for _ in 0..12 {
+        world.clock.pause(Duration::from_secs(97)).await;
+        world.restart().await;
+    }
+    world.until(&run, State::Completed).await;
+    assert_eq!(world.accepted().len(), 5, "{:?}", world.accepted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn choice_one_cluster_in_two_runs_the_second_waits_for_the_first() {
+    let world = World::new(
+        "
+clusters:
+  - { name: c1, region: westeurope, version: 1.32.6, pools: [{ name: p1 }] }
+",
+    )
+    .await;
+    let (first, second) = (world.run("a", "1.33.2", None).await, world.run("b", "1.33.2", None).await);
+    world.tell(&first, Input::Start).await.expect("started");
+    world.clock.pause(Duration::from_secs(60)).await;
+    world.tell(&second, Input::Start).await.expect("started");
+    world.until(&second, State::Pending).await;
+    let reason = world.see(&second, |run| run.waiting_on(Part::Member(0))).await;
+    assert!(format!("{reason:?}").contains("fleet/a"), "{reason:?}");
+    world.until(&first, State::Completed).await;
+    world.until(&second, State::Skipped).await;
+    assert_eq!(world.accepted().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a7_stop_lets_what_is_under_way_end_and_start_goes_on() {
+    let world = World::new(SIX).await;
+    let run = world.run("r1", "1.33.2", Some(two_groups(Some("1")))).await;
+    world.tell(&run, Input::Start).await.expect("started");
+    world.clock.pause(Duration::from_secs(120)).await;
+    assert_eq!(world.tell(&run, Input::Stop).await.expect("stopped"), State::Stopping);
+    let at_stop = world.accepted().len();
+    world.until(&run, State::Stopped).await;
+    assert_eq!(world.accepted().len(), at_stop, "nothing new starts after a stop");
+    world.tell(&run, Input::Skip(vec![SkipTarget::Member("c6".parse().expect("name"))])).await.expect("skipped");
+    world.tell(&run, Input::Start).await.expect("goes on");
+    world.until(&run, State::Completed).await;
+    assert!(!world.accepted().iter().any(|accepted| accepted.contains("/c6 ")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_run_keeps_its_clusters_until_what_is_under_way_has_ended() {
+    let mut world = World::new(SIX).await;
+    let run = world.run("a", "1.33.2", Some(two_groups(Some("1")))).await;
+    world.tell(&run, Input::Start).await.expect("started");
+    world.clock.pause(Duration::from_secs(120)).await;
+    world.orchestrator.retire(&run, Box::new(|_| true), false, Batch::default()).await.expect("deleted");
+    let again = world.orchestrator.read(&run, |_, _| ()).await;
+    assert!(matches!(again, Err(flotta_orchestrator::Error::NoSuchRun)), "{again:?}");
+    world.restart().await;
+    let second = world.run("b", "1.33.2", Some(two_groups(Some("1")))).await;
+    world.tell(&second, Input::Start).await.expect("started");
+    world.clock.pause(Duration::from_secs(5)).await;
+    let held = world.see(&second, |run| run.counts().pending).await;
+    let seen = world.see(&second, |run| format!("{:?} {:?}", run.counts(), run.waiting_on(Part::Run))).await;
+    assert!(held > 0, "clusters of the deleted run are held: {seen}");
+    world.until(&second, State::Completed).await;
+    assert_eq!(world.accepted().len(), 6, "the one that failed is sent again: {:?}", world.accepted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn choice_a_minor_is_resolved_to_its_newest_patch_when_the_run_starts() {
+    let world = World::new(SIX).await;
+    let run = world.run("r1", "1.33", Some(two_groups(Some("1")))).await;
+    assert_eq!(world.see(&run, |run| run.version()).await, None);
+    world.tell(&run, Input::Start).await.expect("started");
+    world.until(&run, State::Completed).await;
+    assert_eq!(
+        world.see(&run, |run| run.version().map(|version| version.to_string())).await.as_deref(),
+        Some("1.33.2")
+    );
+}
