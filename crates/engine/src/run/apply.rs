@@ -18,9 +18,9 @@ impl Run {
                 self.set_run_phase(RunPhase::Going);
             }
             Event::Resumed => self.resume(),
-            Event::StopAsked => self.stop_asked(),
+            Event::StopAsked => self.halt(RunPhase::Stopping),
             Event::Stopped => self.set_run_phase(RunPhase::Stopped),
-            Event::FailedFast { .. } => self.set_run_phase(RunPhase::Failing),
+            Event::FailedFast { .. } => self.halt(RunPhase::Failing),
             Event::RunEnded(outcome) => {
                 self.core.times.completed = Some(at);
                 self.set_run_phase(RunPhase::Ended(*outcome));
@@ -30,6 +30,12 @@ impl Run {
             Event::StageEntered(stage) => self.enter_stage(*stage, at),
             Event::WaitStarted { stage, until } => {
                 self.core.stages[*stage as usize].wait = Wait::Running { since: at, until: *until };
+            }
+            Event::WaitEnded(stage) => {
+                let wait = &mut self.core.stages[*stage as usize].wait;
+                if let Wait::Running { since, .. } = *wait {
+                    *wait = Wait::Over { since: Some(since), at, skipped: false };
+                }
             }
             Event::StageEnded(stage, outcome) => self.end_stage(*stage, *outcome, at),
             Event::GroupEnded(group, outcome) => self.end_group(*group, *outcome, at),
@@ -63,6 +69,9 @@ impl Run {
             Event::MemberReleased(member) => {
                 let state = &mut self.core.members[*member as usize];
                 (state.message, state.fault) = (None, None);
+                if state.steps_done == 0 {
+                    state.times.started = None;
+                }
                 self.set_phase(*member, MemberPhase::Waiting);
             }
             Event::MemberEnded { member, outcome, message, fault } => {
@@ -158,13 +167,13 @@ impl Run {
     }
 
     /// Members that were only looked at have not begun anything: they go back, and give up their slots.
-    fn stop_asked(&mut self) {
+    fn halt(&mut self, phase: RunPhase) {
         let looking: Vec<u32> = self.active.iter().copied().filter(|member| self.untouched(*member)).collect();
         for member in looking {
             self.core.members[member as usize].times.started = None;
             self.set_phase(member, MemberPhase::Waiting);
         }
-        self.set_run_phase(RunPhase::Stopping);
+        self.set_run_phase(phase);
     }
 
     /// Whether a member with a slot has begun nothing in this attempt.
@@ -181,6 +190,7 @@ impl Run {
         if matches!(self.stage(stage).phase, Phase::Ended(Outcome::Completed | Outcome::Skipped)) {
             return;
         }
+        let mut reopened = false;
         for group in self.plan.stages[stage as usize].groups.clone() {
             let failed = self.members_of(group, |phase| *phase == MemberPhase::Ended(Outcome::Failed));
             let again = !failed.is_empty() || self.group(group).phase == Phase::Ended(Outcome::Failed);
@@ -188,6 +198,7 @@ impl Run {
                 self.try_again(member);
             }
             if again {
+                reopened = true;
                 self.reopen_group(group);
             }
             let back = |phase: &MemberPhase| matches!(phase, MemberPhase::Held(held) if matches!(held.hold, Hold::StoppedBetweenSteps { .. }));
@@ -196,8 +207,19 @@ impl Run {
                 self.set_phase(member, MemberPhase::Waiting);
             }
         }
+        if reopened {
+            self.wait_anew(stage);
+        }
         self.reopen_failed_stage(stage);
         self.refresh_stage(stage);
+    }
+
+    /// The wait after a stage follows the last of its members: once some are tried again, it has yet to begin.
+    fn wait_anew(&mut self, stage: u32) {
+        let wait = &mut self.core.stages[stage as usize].wait;
+        if !matches!(wait, Wait::Over { skipped: true, .. }) {
+            *wait = Wait::Idle;
+        }
     }
 
     fn members_of(&self, group: u32, wanted: impl Fn(&MemberPhase) -> bool) -> Vec<u32> {
@@ -237,6 +259,7 @@ impl Run {
         match target {
             Skipped::Member(member) => self.skip_member(member, at),
             Skipped::Group(group) => self.skip_group(group, at),
+            Skipped::Stage(stage) if matches!(self.stage(stage).phase, Phase::Ended(Outcome::Skipped)) => {}
             Skipped::Stage(stage) => {
                 self.reopen_failed_stage(stage);
                 self.core.stages[stage as usize].skip_asked = true;
@@ -248,8 +271,9 @@ impl Run {
             Skipped::Wait(stage) => {
                 let wait = &mut self.core.stages[stage as usize].wait;
                 let since = match *wait {
+                    Wait::Idle => None,
                     Wait::Running { since, .. } => Some(since),
-                    _ => None,
+                    Wait::Over { .. } => return,
                 };
                 *wait = Wait::Over { since, at, skipped: true };
             }

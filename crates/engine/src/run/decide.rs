@@ -123,11 +123,10 @@ impl Run {
     }
 
     fn member_left(&self, member: u32) -> Vec<Event> {
-        match self.member(member).phase {
+        let Some(state) = self.core.members.get(member as usize) else { return Vec::new() };
+        match state.phase {
             MemberPhase::Waiting | MemberPhase::Held(_) => vec![skipped(member, "member left the fleet")],
-            MemberPhase::Looking if self.member(member).steps_done == 0 => {
-                vec![skipped(member, "member left the fleet")]
-            }
+            MemberPhase::Looking if state.steps_done == 0 => vec![skipped(member, "member left the fleet")],
             _ => Vec::new(),
         }
     }
@@ -146,7 +145,10 @@ impl Run {
             None => self.target(sighting).needs(&sighting.cluster),
         };
         match (&self.member(ticket.member).phase, needs) {
-            (MemberPhase::Looking, Needs::Hold(hold)) => vec![Event::MemberHeld(ticket.member, hold)],
+            (MemberPhase::Looking, Needs::Hold(hold)) => vec![self.hold_back(ticket.member, hold)],
+            (MemberPhase::Looking, Needs::Steps(_)) if self.shut_out(ticket.member) => {
+                vec![Event::MemberReleased(ticket.member)]
+            }
             (MemberPhase::Looking, Needs::Steps(steps)) => self.next_step(ticket.member, steps, sighting),
             (MemberPhase::Looking, Needs::Nothing(why)) => vec![self.there(ticket.member, why)],
             (MemberPhase::Looking, Needs::Never(fault)) => vec![self.failed(ticket.member, fault)],
@@ -164,6 +166,11 @@ impl Run {
     /// What the cluster of a sighting needs for this run. Pure, for those who must wait for a budget before they tell.
     pub fn needs(&self, sighting: &Sighting) -> Needs {
         self.target(sighting).needs(&sighting.cluster)
+    }
+
+    /// Whether a member that has a slot may not begin any more, since a limit was exceeded or a stop asked for.
+    fn shut_out(&self, member: u32) -> bool {
+        self.member(member).steps_done == 0 && !self.group_open(self.plan.group_of(member))
     }
 
     fn next_step(&self, member: u32, steps: Vec<Step>, sighting: &Sighting) -> Vec<Event> {
@@ -214,14 +221,20 @@ impl Run {
         let member = ticket.member;
         match &self.core.members.get(member as usize).map(|state| &state.phase) {
             Some(MemberPhase::Looking | MemberPhase::Intended(_)) if self.current(ticket) => {
-                let state = self.member(member);
-                if state.skip_asked {
-                    return vec![skipped(member, SKIPPED)];
-                }
-                vec![Event::MemberHeld(member, hold.clone())]
+                vec![self.hold_back(member, hold.clone())]
             }
             Some(MemberPhase::Held(held)) if self.current(ticket) => self.still_held(member, held, hold.clone()),
             _ => Vec::new(),
+        }
+    }
+
+    /// A member that somebody had left out does not wait for anything.
+    fn hold_back(&self, member: u32, hold: Hold) -> Event {
+        let state = self.member(member);
+        match (state.skip_asked, state.steps_done) {
+            (false, _) => Event::MemberHeld(member, hold),
+            (true, 0) => skipped(member, SKIPPED),
+            (true, done) => skipped(member, &format!("{SKIPPED} Stopped after step {done}: {hold}.")),
         }
     }
 
@@ -231,7 +244,7 @@ impl Run {
         intended.then_some(accepted).into_iter().collect()
     }
 
-    /// A step that was not taken after a stop is not tried again before the run goes on.
+    /// A step that was not taken is not tried again while nothing new may start.
     fn not_accepted(&self, ticket: Ticket) -> Vec<Event> {
         if !self.current(ticket) || !matches!(self.member(ticket.member).phase, MemberPhase::Intended(_)) {
             return Vec::new();
@@ -239,6 +252,7 @@ impl Run {
         let state = self.member(ticket.member);
         match (self.phase(), state.pledge()) {
             _ if state.skip_asked && state.steps_done == 0 => vec![skipped(ticket.member, SKIPPED)],
+            _ if self.shut_out(ticket.member) => vec![Event::MemberReleased(ticket.member)],
             (RunPhase::Stopping, Some(pledge)) => {
                 let hold = Hold::StoppedBetweenSteps { done: state.steps_done, of: state.steps_done + pledge.left };
                 vec![Event::MemberHeld(ticket.member, hold)]
@@ -289,7 +303,7 @@ impl Run {
         self.skipping.iter().find(done).map(|stage| Event::StageEnded(*stage, Outcome::Skipped))
     }
 
-    fn all_groups_ended(&self, stage: u32) -> bool {
+    pub(super) fn all_groups_ended(&self, stage: u32) -> bool {
         let ended: u32 = self.stage(stage).groups_ended.iter().sum();
         ended == self.plan.stages[stage as usize].groups.len() as u32
     }
@@ -329,12 +343,8 @@ impl Run {
         if self.stage(stage).counts.failed == 0 {
             return None;
         }
-        let stage_strict = self.plan.stages[stage as usize].max_allowed_failures == Some(0);
         let mut groups = self.plan.stages[stage as usize].groups.clone();
-        groups.find(|group| {
-            let strict = stage_strict || self.plan.groups[*group as usize].max_allowed_failures == Some(0);
-            strict && self.group(*group).counts.failed > 0
-        })
+        groups.find(|group| self.failures_allowed(*group) == Some(0) && self.group_over(*group))
     }
 
     fn enter_next(&self, from: u32) -> Vec<Event> {
@@ -364,6 +374,7 @@ impl Run {
                 vec![Event::WaitStarted { stage, until }]
             }
             Wait::Running { until, .. } if now < until => Vec::new(),
+            Wait::Running { .. } => vec![Event::WaitEnded(stage)],
             _ if !plan.after_gates.is_empty() => Vec::new(),
             _ => vec![Event::StageEnded(stage, Outcome::Completed)],
         }

@@ -121,6 +121,8 @@ pub enum Event {
         /// When it ends.
         until: Timestamp,
     },
+    /// The wait after a stage ran to its end.
+    WaitEnded(u32),
     /// A stage ended.
     StageEnded(u32, Outcome),
     /// A group ended.
@@ -153,7 +155,7 @@ pub enum Event {
     StepSucceeded(u32),
     /// A member cannot move just now. It gives its slot back.
     MemberHeld(u32, Hold),
-    /// What held a member is gone.
+    /// What held a member is gone, or it may not begin after all. It waits for its turn again.
     MemberReleased(u32),
     /// A member is done.
     MemberEnded {

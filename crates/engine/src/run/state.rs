@@ -356,7 +356,14 @@ impl Run {
     }
 
     /// Derives counts and orders from the core, in one pass.
-    fn rebuilt(plan: Arc<Plan>, core: Core) -> Self {
+    fn rebuilt(plan: Arc<Plan>, mut core: Core) -> Self {
+        for group in &mut core.groups {
+            (group.counts, group.listed) = (Counts::default(), None);
+            group.ready.clear();
+        }
+        for stage in &mut core.stages {
+            (stage.counts, stage.groups_ended) = (Counts::default(), [0; 3]);
+        }
         let mut run = Self {
             plan,
             core,
@@ -444,10 +451,19 @@ impl Run {
         (group, self.plan.groups[group].stage as usize)
     }
 
-    /// Whether a group has more failures than it, or zero where neither it nor its stage says, allows.
+    /// Failures that a group may have: none where its stage may have none, else as many as it says itself.
+    pub(super) fn failures_allowed(&self, group: u32) -> Option<u32> {
+        let plan = &self.plan.groups[group as usize];
+        match self.plan.stages[plan.stage as usize].max_allowed_failures {
+            Some(0) => Some(0),
+            _ => plan.max_allowed_failures,
+        }
+    }
+
+    /// Whether a group has more failures than it may have.
     pub(super) fn group_over(&self, group: u32) -> bool {
-        let limit = self.plan.groups[group as usize].max_allowed_failures;
-        limit.is_some_and(|limit| self.core.groups[group as usize].counts.failed > limit)
+        let failed = self.core.groups[group as usize].counts.failed;
+        failed > 0 && self.failures_allowed(group).is_some_and(|limit| failed > limit)
     }
 
     /// Whether a stage has more failures than it allows.

@@ -86,7 +86,7 @@ impl Run {
             RunPhase::Stopped => State::Stopped,
             RunPhase::Ended(outcome) => outcome.into(),
             RunPhase::Going => match self.current_stage().map(|stage| self.stage_state(stage)) {
-                Some(State::Pending) => State::Pending,
+                Some(halted @ (State::Pending | State::Stopping)) => halted,
                 _ => State::Running,
             },
         }
@@ -194,7 +194,7 @@ impl Run {
             }
             Part::Group(group) => {
                 let over = self.group_over(group);
-                let limit = plan.groups[group as usize].max_allowed_failures.unwrap_or(u32::MAX);
+                let limit = self.failures_allowed(group).unwrap_or(u32::MAX);
                 over.then(|| self.exceeded("group", &plan.groups[group as usize].name, group..group + 1, limit))
             }
             Part::Stage(stage) => self.stage_error(stage),
@@ -249,7 +249,7 @@ impl Run {
             Part::Run => 0..plan.members.len() as u32,
         };
         let mut reasons: BTreeMap<Why, Reason> = BTreeMap::new();
-        if let Some((why, until)) = self.waits_itself(part) {
+        for (why, until) in self.waits_itself(part) {
             reasons.insert(why.clone(), Reason { why, until, members: 0 });
         }
         for member in members {
@@ -260,28 +260,50 @@ impl Run {
         reasons.into_values().collect()
     }
 
-    /// What a run or stage waits for as a whole.
-    fn waits_itself(&self, part: Part) -> Option<(Why, Option<Timestamp>)> {
-        let stage = match part {
-            Part::Stage(stage) => Some(stage),
-            Part::Run if self.phase() == RunPhase::Going && self.unresolved() => {
-                return Some((Why::ResolvingTarget, None));
-            }
-            Part::Run => self.current_stage(),
-            Part::Group(_) | Part::Member(_) => None,
-        }?;
-        let Phase::Entered = self.stage(stage).phase else { return None };
-        let plan = &self.plan().stages[stage as usize];
-        match self.stage(stage).wait {
-            Wait::Running { until, .. } => Some((Why::StageWait(plan.name.clone()), Some(until))),
-            _ if self.all_ended(stage) && !plan.after_gates.is_empty() => Some((Why::Gate(plan.name.clone()), None)),
-            _ => None,
+    /// What a run, stage or group waits for as a whole.
+    fn waits_itself(&self, part: Part) -> Vec<(Why, Option<Timestamp>)> {
+        match part {
+            Part::Run => match (self.run_waits(), self.core.current) {
+                (Some(why), _) => vec![(why, None)],
+                (None, Some(stage)) => self.stage_waits(stage),
+                (None, None) => Vec::new(),
+            },
+            Part::Stage(stage) => self.stage_waits(stage),
+            Part::Group(group) => self.group_waits(group).into_iter().collect(),
+            Part::Member(_) => Vec::new(),
         }
     }
 
-    fn all_ended(&self, stage: u32) -> bool {
-        let counts = &self.stage(stage).counts;
-        counts.ended() == counts.total()
+    fn run_waits(&self) -> Option<Why> {
+        match self.phase() {
+            RunPhase::Idle => Some(Why::NotStarted),
+            RunPhase::Going if self.unresolved() => Some(Why::ResolvingTarget),
+            RunPhase::Stopped => Some(Why::Stopped),
+            RunPhase::Ended(Outcome::Failed) => Some(Why::Failed),
+            RunPhase::Going | RunPhase::Stopping | RunPhase::Failing | RunPhase::Ended(_) => None,
+        }
+    }
+
+    /// The wait after a stage, and the gates that are all that is left of it or its groups.
+    fn stage_waits(&self, stage: u32) -> Vec<(Why, Option<Timestamp>)> {
+        let Phase::Entered = self.stage(stage).phase else { return Vec::new() };
+        let plan = &self.plan().stages[stage as usize];
+        if !self.all_groups_ended(stage) {
+            return plan.groups.clone().filter_map(|group| self.group_waits(group)).collect();
+        }
+        let wait = match self.stage(stage).wait {
+            Wait::Running { until, .. } => Some((Why::StageWait(plan.name.clone()), Some(until))),
+            _ => None,
+        };
+        let gate = (!plan.after_gates.is_empty()).then(|| (Why::Gate(plan.name.clone()), None));
+        wait.into_iter().chain(gate).collect()
+    }
+
+    fn group_waits(&self, group: u32) -> Option<(Why, Option<Timestamp>)> {
+        let plan = &self.plan().groups[group as usize];
+        let state = self.group(group);
+        let done = state.phase == Phase::Entered && state.counts.ended() == state.counts.total();
+        (done && !plan.after_gates.is_empty()).then(|| (Why::Gate(plan.name.clone()), None))
     }
 
     fn member_waits_on(&self, member: u32) -> Option<(Why, Option<Timestamp>)> {
@@ -345,7 +367,7 @@ impl Run {
             return Some(over(&stage_plan.name, self.stage(stage).counts.failed, stage_plan.max_allowed_failures));
         }
         if self.group_over(group) {
-            return Some(over(&plan.name, self.group(group).counts.failed, plan.max_allowed_failures));
+            return Some(over(&plan.name, self.group(group).counts.failed, self.failures_allowed(group)));
         }
         None
     }

@@ -1,0 +1,8 @@
+//! Every rule of an update run, by name.
+
+mod bench;
+mod holds;
+mod limits;
+mod rollup;
+mod skip;
+mod stop;
