@@ -3,24 +3,21 @@
 //!
 //! The model jumps at acceptance: the resource shows its target at once. Nodes follow during the operation.
 
-use flotta_model::{KubernetesVersion, NodeImage, VersionTarget};
+use flotta_model::{KubernetesVersion, VersionTarget};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::{
     draw::Draw,
-    fleet::{Behaviour, Durations, Failure, Length, usual_family},
+    fleet::{Behaviour, Durations, Failure, Length, SupportPlan, Tier, usual_family},
+    pool::{PoolPlan, SKEW},
     refusal::{self, Refusal},
     releases::{Audience, Releases},
     state::{ClusterState, Ending, Kind, NodeMove, OPERATIONS_KEPT, Operation, PoolState},
 };
 
-/// Minors that a pool may be behind its control plane.
-const SKEW: u32 = 3;
-
-/// The most pools of a cluster, and nodes of a pool.
+/// The most pools of a cluster.
 const MOST_POOLS: usize = 100;
-const MOST_NODES: u64 = 1000;
 
 /// All that a decision depends on beside the cluster and the request.
 pub(crate) struct Context<'a> {
@@ -30,39 +27,6 @@ pub(crate) struct Context<'a> {
     pub(crate) releases: &'a Releases,
     pub(crate) behaviour: &'a Behaviour,
 }
-
-/// What a write asks of one pool, checked.
-struct PoolPlan {
-    asked_version: String,
-    version: KubernetesVersion,
-    image: NodeImage,
-    os_sku: String,
-    count: u32,
-    running: bool,
-    mode: String,
-    snapshot: Option<String>,
-    settings: Map<String, Value>,
-}
-
-/// Properties of a pool that the cloud keeps itself.
-const POOL_OWN: [&str; 16] = [
-    "name",
-    "count",
-    "orchestratorVersion",
-    "currentOrchestratorVersion",
-    "nodeImageVersion",
-    "osType",
-    "osSKU",
-    "mode",
-    "provisioningState",
-    "powerState",
-    "creationData",
-    "eTag",
-    "type",
-    "recentlyUsedVersions",
-    "status",
-    "nodeInitializationTaints",
-];
 
 /// Properties of a cluster that the cloud keeps itself.
 const CLUSTER_OWN: [&str; 11] = [
@@ -114,9 +78,10 @@ impl ClusterState {
         self.check_free()?;
         self.check_running()?;
         let properties = object(&body["properties"], "properties")?;
-        let (asked, version) = self.plan_version(ctx, properties.get("kubernetesVersion"))?;
-        let plans = self.plan_pools(ctx, version, properties.get("agentPoolProfiles"))?;
         let (tier, support_plan) = self.plan_support(body)?;
+        let long_term_support = tier == Tier::Premium && support_plan == SupportPlan::AksLongTermSupport;
+        let (asked, version) = self.plan_version(ctx, properties.get("kubernetesVersion"), long_term_support)?;
+        let plans = self.plan_pools(ctx, version, properties.get("agentPoolProfiles"))?;
         let control_plane = version != self.version;
         let pools_change = self.pools.iter().zip(&plans).any(|(pool, plan)| pool.version != plan.version);
         if control_plane
@@ -158,7 +123,12 @@ impl ClusterState {
         self.pools.iter().any(|pool| pool.running && !pool.lagging().is_empty())
     }
 
-    fn plan_version(&self, ctx: &Context<'_>, asked: Option<&Value>) -> Result<(String, KubernetesVersion), Refusal> {
+    fn plan_version(
+        &self,
+        ctx: &Context<'_>,
+        asked: Option<&Value>,
+        long_term_support: bool,
+    ) -> Result<(String, KubernetesVersion), Refusal> {
         let unchanged = || Ok((self.asked_version.clone(), self.version));
         let asked = match asked {
             None | Some(Value::Null) => return unchanged(),
@@ -177,13 +147,13 @@ impl ClusterState {
         if version == self.version {
             return Ok((target.to_string(), version));
         }
-        let audience = Audience::Cluster { long_term_support: self.long_term_support() };
+        let audience = Audience::Cluster { long_term_support };
         let upgrades = ctx.releases.upgrades(self.version, audience);
         if version < self.version {
             return Err(refusal::not_an_upgrade(self.version, version, &upgrades));
         }
         let release = ctx.releases.versions.get(&version).ok_or_else(not_here)?;
-        if release.long_term_support_only && !self.long_term_support() {
+        if release.long_term_support_only && !long_term_support {
             return Err(refusal::long_term_support_only(self.name(), version));
         }
         if !upgrades.contains(&version) {
@@ -210,12 +180,11 @@ impl ClusterState {
             return Err(refusal::new_pool_in_cluster_write());
         }
         let plan = |pool: &PoolState| {
-            let asked =
-                asked.iter().find(|asked| name_of(asked).eq_ignore_ascii_case(&pool.name)).and_then(Value::as_object);
-            let nothing = Map::new();
-            let mut plan = pool.plan(ctx, asked.unwrap_or(&nothing), control_plane, self.pool_reach(ctx))?;
-            plan.running = pool.running;
-            Ok(plan)
+            let asked = asked.iter().find(|asked| name_of(asked).eq_ignore_ascii_case(&pool.name));
+            let mut asked = asked.and_then(Value::as_object).cloned().unwrap_or_default();
+            // Pools are switched on and off by writes of their own.
+            asked.remove("powerState");
+            pool.plan(ctx, &asked, control_plane, self.pool_reach(ctx))
         };
         self.pools.iter().map(plan).collect()
     }
@@ -227,25 +196,25 @@ impl ClusterState {
         if ctx.behaviour.pools_may_skip_minors || long_term { SKEW } else { 1 }
     }
 
-    fn plan_support(&self, body: &Value) -> Result<(crate::fleet::Tier, crate::fleet::SupportPlan), Refusal> {
-        let read = |value: &Value, name: &'static str| match value {
-            Value::Null => Ok(None),
-            value => Ok(Some(value.clone())).map_err(|_: ()| refusal::bad_parameter(name, "")),
-        };
-        let tier = match read(&body["sku"]["tier"], "sku.tier")? {
-            None => self.tier,
-            Some(value) => serde_json::from_value(value)
+    /// Tier and support plan; what the request leaves out stays as it is.
+    fn plan_support(&self, body: &Value) -> Result<(Tier, SupportPlan), Refusal> {
+        let tier = match &body["sku"]["tier"] {
+            Value::Null => self.tier,
+            tier => serde_json::from_value(tier.clone())
                 .map_err(|_| refusal::bad_parameter("sku.tier", "it is none of Free, Standard, Premium"))?,
         };
-        let plan = match read(&body["properties"]["supportPlan"], "properties.supportPlan")? {
-            None => self.support_plan,
-            Some(value) => serde_json::from_value(value).map_err(|_| {
+        let plan = match &body["properties"]["supportPlan"] {
+            Value::Null => self.support_plan,
+            plan => serde_json::from_value(plan.clone()).map_err(|_| {
                 refusal::bad_parameter(
                     "properties.supportPlan",
                     "it is neither KubernetesOfficial nor AKSLongTermSupport",
                 )
             })?,
         };
+        if plan == SupportPlan::AksLongTermSupport && tier != Tier::Premium {
+            return Err(refusal::bad_parameter("properties.supportPlan", "AKSLongTermSupport needs tier Premium"));
+        }
         Ok((tier, plan))
     }
 
@@ -287,8 +256,8 @@ impl ClusterState {
             version,
             provisioning: "Creating".into(),
             running: true,
-            tier: crate::fleet::Tier::Free,
-            support_plan: crate::fleet::SupportPlan::KubernetesOfficial,
+            tier: Tier::Free,
+            support_plan: SupportPlan::KubernetesOfficial,
             auto_upgrade_channel: None,
             tags: Default::default(),
             properties: Map::new(),
@@ -568,149 +537,6 @@ impl ClusterState {
 pub(crate) fn node_name(key: &str, pool: &str, node: usize) -> String {
     let digits = Draw::new(0, key, 0, pool).number() % 100_000_000;
     format!("aks-{pool}-{digits:08}-vmss{node:06}")
-}
-
-impl PoolState {
-    fn plan(
-        &self,
-        ctx: &Context<'_>,
-        asked: &Map<String, Value>,
-        control_plane: KubernetesVersion,
-        reach: u32,
-    ) -> Result<PoolPlan, Refusal> {
-        let (asked_version, version) =
-            self.plan_version(ctx, asked.get("orchestratorVersion"), control_plane, reach)?;
-        let os_sku = asked.get("osSKU").and_then(Value::as_str).unwrap_or(&self.os_sku).to_owned();
-        let created_from = asked.get("creationData").and_then(|data| data["sourceResourceId"].as_str());
-        let snapshot = match version == self.version {
-            true => self.snapshot.clone().or_else(|| created_from.map(Into::into)),
-            false => created_from.map(Into::into),
-        };
-        let image = self.plan_image(ctx, asked, version, &os_sku, snapshot.is_some())?;
-        let stopping = asked
-            .get("powerState")
-            .and_then(|state| state["code"].as_str())
-            .map(|code| code.eq_ignore_ascii_case("Stopped"));
-        let running = stopping.map_or(self.running, |stopping| !stopping);
-        let count = match asked.get("count") {
-            None | Some(Value::Null) => self.nodes.len() as u64,
-            Some(count) => count.as_u64().filter(|count| *count <= MOST_NODES).ok_or_else(|| {
-                refusal::bad_parameter("agentPoolProfile.count", format!("it is not a number from 0 to {MOST_NODES}"))
-            })?,
-        };
-        let count = match (self.running, running) {
-            (_, false) => 0,
-            (false, true) => self.nodes.len() as u32,
-            (true, true) => count as u32,
-        };
-        let text = |key: &str, own: &str| asked.get(key).and_then(Value::as_str).unwrap_or(own).to_owned();
-        let settings = asked.iter().filter(|(key, _)| !POOL_OWN.contains(&key.as_str()));
-        let settings = settings.map(|(key, value)| (key.clone(), value.clone())).collect();
-        Ok(PoolPlan {
-            asked_version,
-            version,
-            image,
-            os_sku,
-            count,
-            running,
-            mode: text("mode", &self.mode),
-            snapshot,
-            settings,
-        })
-    }
-
-    fn plan_version(
-        &self,
-        ctx: &Context<'_>,
-        asked: Option<&Value>,
-        control_plane: KubernetesVersion,
-        reach: u32,
-    ) -> Result<(String, KubernetesVersion), Refusal> {
-        let (asked, version) = match asked {
-            None | Some(Value::Null) => (self.asked_version.clone(), self.version),
-            Some(Value::String(text)) => {
-                let not_here = || refusal::pool_not_in_region(text);
-                let version = match text.parse().map_err(|_| not_here())? {
-                    VersionTarget::Minor { major, minor }
-                        if (major, minor) == (self.version.major, self.version.minor) =>
-                    {
-                        self.version
-                    }
-                    VersionTarget::Minor { major, minor }
-                        if (major, minor) == (control_plane.major, control_plane.minor) =>
-                    {
-                        control_plane
-                    }
-                    other => ctx.releases.resolve(other).ok_or_else(not_here)?,
-                };
-                (text.clone(), version)
-            }
-            Some(_) => return Err(refusal::bad_parameter("agentPoolProfile.orchestratorVersion", "it is not a text")),
-        };
-        let offered =
-            version == self.version || version == control_plane || ctx.releases.versions.contains_key(&version);
-        if !offered {
-            return Err(refusal::pool_not_in_region(&asked));
-        }
-        if version < self.version {
-            return Err(refusal::pool_downgrade(self.version, version));
-        }
-        if version > control_plane || version.minor + SKEW < control_plane.minor {
-            return Err(refusal::pool_skew(&self.name, version, control_plane));
-        }
-        if version.minor > self.version.minor + reach {
-            return Err(refusal::pool_skips_minors(self.version, version));
-        }
-        Ok((asked, version))
-    }
-
-    /// The image a pool is to have: the one that was asked for; with another osSKU the newest of its usual family;
-    /// with another version the newest of its own.
-    fn plan_image(
-        &self,
-        ctx: &Context<'_>,
-        asked: &Map<String, Value>,
-        version: KubernetesVersion,
-        os_sku: &str,
-        from_snapshot: bool,
-    ) -> Result<NodeImage, Refusal> {
-        let wrong = |reason: &str| refusal::bad_parameter("agentPoolProfile.nodeImageVersion", reason);
-        // A cluster write repeats what was read, so only a change of a pool's own document pins an image.
-        let pinned = asked.get("nodeImageVersion").and_then(Value::as_str).filter(|_| !asked.contains_key("name"));
-        if let Some(pinned) = pinned.filter(|pinned| *pinned != self.image.as_str()) {
-            let image: NodeImage = pinned.parse().map_err(|_| wrong("it is not a node image version"))?;
-            if image.family() != self.image.family() {
-                return Err(wrong("it is not of the pool's family"));
-            }
-            return if ctx.releases.has_image(&image) { Ok(image) } else { Err(wrong("the region does not have it")) };
-        }
-        if !os_sku.eq_ignore_ascii_case(&self.os_sku) {
-            let newest = usual_family(os_sku).and_then(|family| ctx.releases.newest_image(family));
-            return newest
-                .cloned()
-                .ok_or_else(|| refusal::bad_parameter("agentPoolProfile.osSKU", "the region has no image for it"));
-        }
-        let brings_image = version != self.version && ctx.behaviour.image_with_version && !from_snapshot;
-        let newest =
-            ctx.releases.newest_image(self.image.family()).filter(|newest| brings_image && **newest > self.image);
-        Ok(newest.unwrap_or(&self.image).clone())
-    }
-
-    fn take(&mut self, plan: PoolPlan) {
-        self.asked_version = plan.asked_version;
-        self.version = plan.version;
-        self.image = plan.image;
-        self.os_sku = plan.os_sku;
-        self.mode = plan.mode;
-        self.snapshot = plan.snapshot;
-        self.settings.extend(plan.settings);
-        if plan.running && self.running {
-            let model = self.model();
-            self.nodes.resize(plan.count as usize, model);
-        }
-        self.count = plan.count;
-        self.running = plan.running;
-    }
 }
 
 fn object<'a>(value: &'a Value, name: &'static str) -> Result<&'a Map<String, Value>, Refusal> {

@@ -106,7 +106,7 @@ pub struct Minor {
 
 /// Something that a region has from some time on, and perhaps not for ever.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a version or node image, or { is, from, afterSeconds, until } around one")]
 pub enum Dated<T> {
     /// From the start.
     Always(T),

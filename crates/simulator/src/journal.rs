@@ -1,8 +1,8 @@
 //! What outlives the process: clusters as they last changed, and every accepted start.
 //!
 //! One task owns the database. It takes whatever waits and writes it in one durable commit, so that many starts share
-//! one sync. A start is answered after its commit; should a commit fail, the simulator answers nothing but errors from
-//! then on, since what it shows may no longer be what it stored.
+//! one sync. A start is answered after its commit; should a commit fail, every write is answered with an error from
+//! then on, since what the simulator shows may no longer be what it stored.
 
 use std::{collections::HashMap, path::Path};
 

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`fleet`] | the fleet file |
 //! | `state` | a cluster, and how time changes it |
-//! | `accept` | what becomes of a write |
+//! | `accept`, `pool` | what becomes of a write |
 //! | `releases` | what a region offers, and which upgrades it allows |
 //! | `wire`, `refusal`, `signed` | bodies, errors and operation URLs as AKS writes them |
 //! | `throttle`, [`faults`] | request limits; faults on purpose |
@@ -24,6 +24,7 @@ pub mod fleet;
 mod http;
 mod journal;
 mod pattern;
+mod pool;
 pub mod record;
 mod refusal;
 mod releases;

@@ -1,6 +1,6 @@
 //! A small cloud for tests, and a caller of its API.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use axum::{Router, body::Body};
 use flotta_clock::{Anchor, Clock};
@@ -51,7 +51,6 @@ pub fn with(more: &str) -> String {
 /// A caller of one simulated cloud.
 #[derive(Clone)]
 pub struct Cloud {
-    pub simulator: Arc<Simulator>,
     pub router: Router,
     pub clock: Clock,
 }
@@ -93,7 +92,7 @@ pub async fn cloud(fleet: &str) -> Cloud {
 pub async fn at(fleet: &str, clock: Clock, data: Option<PathBuf>) -> Cloud {
     let fleet = FleetFile::parse(fleet).unwrap_or_else(|error| panic!("{error}"));
     let simulator = Simulator::new(fleet, clock, Options { data }).await.unwrap_or_else(|error| panic!("{error}"));
-    Cloud { router: simulator.router(), simulator, clock }
+    Cloud { router: simulator.router(), clock }
 }
 
 impl Cloud {

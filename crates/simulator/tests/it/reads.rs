@@ -129,7 +129,7 @@ async fn aks_wire_5_upgrades_reach_the_next_minor_and_from_long_term_support_thr
             Some((minor["version"].as_str()?.to_owned(), flag, minor[flag].clone()))
         })
         .collect();
-    assert_eq!(flags.iter().cloned().collect::<Vec<_>>().len(), 2, "{flags:?}");
+    assert_eq!(flags.len(), 2, "{flags:?}");
     assert!(
         flags.contains(&("1.32".into(), "isDefault", json!(true)))
             && flags.contains(&("1.34".into(), "isPreview", json!(true)))

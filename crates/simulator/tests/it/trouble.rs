@@ -64,6 +64,10 @@ async fn d4_version_rules_are_refused_in_the_words_of_aks() {
     refused(&cloud, "off", to("1.33.0"), 409, "OperationNotAllowed", "Stopped").await;
     let strange = json!({"properties": {"agentPoolProfiles": [{"name": "strange", "count": 1}]}});
     refused(&cloud, "c1", strange, 400, "BadRequest", "A new agent pool was introduced").await;
+    let plan = json!({"properties": {"supportPlan": "AKSLongTermSupport"}});
+    refused(&cloud, "lapsed", plan, 400, "InvalidParameter", "needs tier Premium").await;
+    let onboard = json!({"sku": {"tier": "Premium"}, "properties": {"supportPlan": "AKSLongTermSupport", "kubernetesVersion": "1.30.100"}});
+    cloud.put("lapsed", onboard).await.expect(200);
     cloud.full_upgrade("lts", "1.33.1").await.expect(200);
 }
 

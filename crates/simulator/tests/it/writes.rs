@@ -138,6 +138,15 @@ async fn aks_wire_3_pool_writes_upgrade_update_scale_stop_and_start_the_pool() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cluster_write_leaves_the_power_of_its_pools_alone() {
+    let cloud = cloud(&with("")).await;
+    let body = json!({"properties": {"agentPoolProfiles": [{"name": "system", "powerState": {"code": "Stopped"}}]}});
+    let started = cloud.put("c1", body).await.expect(200);
+    let pool = &started.body["properties"]["agentPoolProfiles"][0];
+    assert_eq!((&pool["powerState"]["code"], &pool["count"]), (&json!("Running"), &json!(2)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn aks_wire_3_a_pool_write_can_pin_an_image_of_the_region() {
     let cloud = cloud(&with("")).await;
     let pin = |image: &str| json!({"properties": {"nodeImageVersion": image}});
