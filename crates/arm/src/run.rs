@@ -1,0 +1,127 @@
+//! Update runs on the wire: what a PUT asks for (`arm-api.md` §9, §10; `behaviour.md` A4).
+
+use flotta_model::{Goal, ImageSelection, NodeImage, Strategy, UpgradeType, goal::GoalError};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    error::ArmError,
+    field::Field,
+    path::{FleetRef, Target},
+    strategy,
+};
+
+const UPGRADE_TYPES: [(&str, UpgradeType); 3] = [
+    ("Full", UpgradeType::Full),
+    ("NodeImageOnly", UpgradeType::NodeImageOnly),
+    ("ControlPlaneOnly", UpgradeType::ControlPlaneOnly),
+];
+
+/// What a PUT of an update run asks for. Whether strategy and strategy id may stand together is for the caller to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRequest {
+    /// The strategy written out.
+    pub strategy: Option<Strategy>,
+    /// The id of a strategy to copy, in the caller's casing.
+    pub strategy_id: Option<String>,
+    /// What the run wants.
+    pub goal: Goal,
+}
+
+/// Reads the body of a PUT of an update run.
+pub fn parse(body: &Value) -> Result<RunRequest, ArmError> {
+    let properties = Field::top(body).need("properties")?;
+    let strategy_id = match properties.get("updateStrategyId")? {
+        Some(id) => {
+            strategy_of(id.text()?).ok_or_else(|| {
+                id.refuse("not the id of an update strategy: use /subscriptions/S/resourceGroups/G/providers/Microsoft.ContainerService/fleets/F/updateStrategies/NAME")
+            })?;
+            Some(id.text()?.to_string())
+        }
+        None => None,
+    };
+    Ok(RunRequest {
+        strategy: properties.get("strategy")?.map(|field| strategy::read(&field)).transpose()?,
+        strategy_id,
+        goal: goal(&properties.need("managedClusterUpdate")?)?,
+    })
+}
+
+/// The fleet and name in the id of an update strategy.
+pub fn strategy_of(id: &str) -> Option<(FleetRef, flotta_model::Name)> {
+    match Target::parse(id) {
+        Ok(Target::Strategy(fleet, name)) => Some((fleet, name)),
+        _ => None,
+    }
+}
+
+fn goal(field: &Field<'_>) -> Result<Goal, ArmError> {
+    let upgrade = field.need("upgrade")?;
+    let kind = upgrade.need("type")?.one_of(&UPGRADE_TYPES)?;
+    // Clients that have nothing to say sometimes send an empty text.
+    let version = upgrade.get("kubernetesVersion")?.filter(|version| version.value.as_str() != Some(""));
+    let version = version.map(|version| version.parse()).transpose()?;
+    let images = field.get("nodeImageSelection")?.map(|selection| images(&selection)).transpose()?;
+    Goal::new(kind, version, images).map_err(|error| {
+        let path = match error {
+            GoalError::VersionMissing(_) | GoalError::VersionSuperfluous => upgrade.below("kubernetesVersion"),
+            GoalError::Images(_) => field.below("nodeImageSelection.customNodeImageVersions"),
+        };
+        ArmError::invalid_parameter(path, error)
+    })
+}
+
+fn images(field: &Field<'_>) -> Result<ImageSelection, ArmError> {
+    let types = [
+        ("Latest", ImageSelection::Latest),
+        ("Consistent", ImageSelection::Consistent),
+        ("Custom", ImageSelection::Custom(Vec::new())),
+    ];
+    let selection = field.need("type")?.one_of(&types)?;
+    let custom = field.get("customNodeImageVersions")?;
+    let versions: Vec<NodeImage> = match &custom {
+        Some(custom) => {
+            custom.elements()?.iter().map(|element| element.need("version")?.parse()).collect::<Result<_, _>>()?
+        }
+        None => Vec::new(),
+    };
+    match (selection, custom) {
+        (ImageSelection::Custom(_), _) => Ok(ImageSelection::Custom(versions)),
+        (_, Some(custom)) if !versions.is_empty() => {
+            Err(custom.refuse("only a selection of type Custom has versions: leave them out, or use Custom"))
+        }
+        (selection, _) => Ok(selection),
+    }
+}
+
+/// A goal as `managedClusterUpdate`, as it was sent.
+pub fn render_goal(goal: &Goal) -> Value {
+    let mut upgrade = Map::new();
+    upgrade.insert("type".into(), word(goal.upgrade()).into());
+    if let Some(version) = goal.version() {
+        upgrade.insert("kubernetesVersion".into(), version.to_string().into());
+    }
+    let mut update = Map::new();
+    update.insert("upgrade".into(), Value::Object(upgrade));
+    if let Some(selection) = goal.images() {
+        update.insert("nodeImageSelection".into(), render_images(selection));
+    }
+    Value::Object(update)
+}
+
+fn word(upgrade: UpgradeType) -> &'static str {
+    UPGRADE_TYPES.iter().find(|(_, kind)| *kind == upgrade).map_or("Full", |(word, _)| word)
+}
+
+fn render_images(selection: &ImageSelection) -> Value {
+    match selection {
+        ImageSelection::Latest => json!({ "type": "Latest" }),
+        ImageSelection::Consistent => json!({ "type": "Consistent" }),
+        ImageSelection::Custom(images) => {
+            json!({ "type": "Custom", "customNodeImageVersions": render_versions(images) })
+        }
+    }
+}
+
+pub(crate) fn render_versions(images: &[NodeImage]) -> Value {
+    images.iter().map(|image| json!({ "version": image.as_str() })).collect()
+}

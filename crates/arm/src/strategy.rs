@@ -1,0 +1,223 @@
+//! Update strategies on the wire (`arm-api.md` §9, §13; `behaviour.md` A5, A6).
+
+use flotta_model::{
+    GateConfig, Group, Selector, Stage, Strategy,
+    strategy::{GateKind, Weekday},
+};
+use serde_json::{Map, Value, json};
+
+use crate::{error::ArmError, field::Field};
+
+const WEEKDAYS: [(&str, Weekday); 7] = [
+    ("Monday", Weekday::Monday),
+    ("Tuesday", Weekday::Tuesday),
+    ("Wednesday", Weekday::Wednesday),
+    ("Thursday", Weekday::Thursday),
+    ("Friday", Weekday::Friday),
+    ("Saturday", Weekday::Saturday),
+    ("Sunday", Weekday::Sunday),
+];
+
+#[derive(Clone, Copy)]
+enum GateType {
+    Approval,
+    ScheduledStart,
+}
+
+/// Reads the body of a PUT of an update strategy.
+pub fn parse(body: &Value) -> Result<Strategy, ArmError> {
+    read(&Field::top(body).need("properties")?.need("strategy")?)
+}
+
+/// Reads a strategy wherever it stands.
+pub(crate) fn read(field: &Field<'_>) -> Result<Strategy, ArmError> {
+    let stages = field.need("stages")?.elements()?.iter().map(stage).collect::<Result<_, _>>()?;
+    Strategy::new(stages).map_err(|error| ArmError::invalid_parameter(field.below(&error.field), error.reason))
+}
+
+fn stage(field: &Field<'_>) -> Result<Stage, ArmError> {
+    let groups = match field.get("groups")? {
+        Some(groups) => groups.elements()?.iter().map(group).collect::<Result<_, _>>()?,
+        None => Vec::new(),
+    };
+    Ok(Stage {
+        name: field.need("name")?.parse()?,
+        groups,
+        selector: selector(field)?,
+        max_concurrency: max_concurrency(field)?,
+        max_allowed_failures: max_allowed_failures(field)?,
+        after_wait_seconds: match field.get("afterStageWaitInSeconds")? {
+            Some(seconds) => seconds.seconds()?,
+            None => 0,
+        },
+        before_gates: gates(field, "beforeGates")?,
+        after_gates: gates(field, "afterGates")?,
+    })
+}
+
+fn group(field: &Field<'_>) -> Result<Group, ArmError> {
+    Ok(Group {
+        name: field.need("name")?.parse()?,
+        selector: selector(field)?,
+        max_concurrency: max_concurrency(field)?,
+        max_allowed_failures: max_allowed_failures(field)?,
+        before_gates: gates(field, "beforeGates")?,
+        after_gates: gates(field, "afterGates")?,
+    })
+}
+
+fn selector(field: &Field<'_>) -> Result<Option<Selector>, ArmError> {
+    let Some(selector) = field.get("memberSelector")? else { return Ok(None) };
+    selector.need("byLabel")?.parse().map(Some)
+}
+
+fn max_concurrency(field: &Field<'_>) -> Result<Option<flotta_model::Concurrency>, ArmError> {
+    let Some(limit) = field.get("maxConcurrency")? else { return Ok(None) };
+    limit.text_of_number()?;
+    limit.parse().map(Some)
+}
+
+/// An empty text is unset (`behaviour.md` A5).
+fn max_allowed_failures(field: &Field<'_>) -> Result<Option<flotta_model::FailureLimit>, ArmError> {
+    let Some(limit) = field.get("maxAllowedFailures")? else { return Ok(None) };
+    match limit.text_of_number()? {
+        "" => Ok(None),
+        _ => limit.parse().map(Some),
+    }
+}
+
+fn gates(field: &Field<'_>, side: &str) -> Result<Vec<GateConfig>, ArmError> {
+    match field.get(side)? {
+        Some(gates) => gates.elements()?.iter().map(gate).collect(),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn gate(field: &Field<'_>) -> Result<GateConfig, ArmError> {
+    let display_name = field.get("displayName")?.map(|name| name.text().map(str::to_string)).transpose()?;
+    let types = [("Approval", GateType::Approval), ("ScheduledStart", GateType::ScheduledStart)];
+    let configuration = field.get("scheduledStartConfiguration")?;
+    let kind = match (field.need("type")?.one_of(&types)?, configuration) {
+        (GateType::Approval, None) => GateKind::Approval,
+        (GateType::Approval, Some(configuration)) => {
+            return Err(
+                configuration.refuse("a gate of type Approval has no start: leave it out, or use ScheduledStart")
+            );
+        }
+        (GateType::ScheduledStart, Some(configuration)) => scheduled(&configuration)?,
+        (GateType::ScheduledStart, None) => {
+            let path = field.below("scheduledStartConfiguration");
+            let reason = "a gate of type ScheduledStart needs startDay, startTime and utcOffset (from api-version 2026-06-02-preview on)";
+            return Err(ArmError::invalid_parameter(path, reason));
+        }
+    };
+    Ok(GateConfig { display_name, kind })
+}
+
+fn scheduled(field: &Field<'_>) -> Result<GateKind, ArmError> {
+    let day = field.need("startDay")?.one_of(&WEEKDAYS)?;
+    let time = field.need("startTime")?;
+    let minute = clock(time.text()?)
+        .filter(|minute| *minute < 24 * 60)
+        .ok_or_else(|| time.refuse(format!("{} is not a time of day: use HH:mm, from 00:00 to 23:59", time.value)))?;
+    let offset = field.need("utcOffset")?;
+    let utc_offset_minutes = signed(offset.text()?).ok_or_else(|| {
+        offset.refuse(format!("{} is not an offset: use +HH:mm or -HH:mm, at most 14:00", offset.value))
+    })?;
+    Ok(GateKind::ScheduledStart { day, minute, utc_offset_minutes })
+}
+
+/// Minutes of `HH:mm`.
+fn clock(text: &str) -> Option<u16> {
+    let digit =
+        |at: usize| text.as_bytes().get(at).filter(|byte| byte.is_ascii_digit()).map(|byte| u16::from(byte - b'0'));
+    let minutes = digit(3)? * 10 + digit(4)?;
+    let shaped = text.len() == 5 && text.as_bytes()[2] == b':' && minutes < 60;
+    let hours = digit(0)? * 10 + digit(1)?;
+    shaped.then_some(hours * 60 + minutes)
+}
+
+/// Minutes of `±HH:mm`, at most fourteen hours either way.
+fn signed(text: &str) -> Option<i16> {
+    let sign = match text.as_bytes().first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let minutes = clock(text.get(1..)?).filter(|minutes| *minutes <= 14 * 60)?;
+    i16::try_from(minutes).ok().map(|minutes| sign * minutes)
+}
+
+/// A strategy as it was sent: what is not set is left out.
+pub fn render(strategy: &Strategy) -> Value {
+    let stages: Vec<Value> = strategy.stages().iter().map(render_stage).collect();
+    json!({ "stages": stages })
+}
+
+fn render_stage(stage: &Stage) -> Value {
+    let mut object = Map::new();
+    object.insert("name".into(), stage.name.to_string().into());
+    if !stage.groups.is_empty() {
+        object.insert("groups".into(), stage.groups.iter().map(render_group).collect());
+    }
+    if stage.after_wait_seconds > 0 {
+        object.insert("afterStageWaitInSeconds".into(), stage.after_wait_seconds.into());
+    }
+    render_selector(&mut object, stage.selector.as_ref());
+    render_text(&mut object, "maxConcurrency", stage.max_concurrency);
+    render_text(&mut object, "maxAllowedFailures", stage.max_allowed_failures);
+    render_gates(&mut object, "beforeGates", &stage.before_gates);
+    render_gates(&mut object, "afterGates", &stage.after_gates);
+    Value::Object(object)
+}
+
+fn render_group(group: &Group) -> Value {
+    let mut object = Map::new();
+    object.insert("name".into(), group.name.to_string().into());
+    render_selector(&mut object, group.selector.as_ref());
+    render_text(&mut object, "maxConcurrency", group.max_concurrency);
+    render_text(&mut object, "maxAllowedFailures", group.max_allowed_failures);
+    render_gates(&mut object, "beforeGates", &group.before_gates);
+    render_gates(&mut object, "afterGates", &group.after_gates);
+    Value::Object(object)
+}
+
+fn render_selector(object: &mut Map<String, Value>, selector: Option<&Selector>) {
+    if let Some(selector) = selector {
+        object.insert("memberSelector".into(), json!({ "byLabel": selector.as_str() }));
+    }
+}
+
+fn render_text(object: &mut Map<String, Value>, key: &str, value: Option<impl ToString>) {
+    if let Some(value) = value {
+        object.insert(key.into(), value.to_string().into());
+    }
+}
+
+fn render_gates(object: &mut Map<String, Value>, side: &str, gates: &[GateConfig]) {
+    if !gates.is_empty() {
+        object.insert(side.into(), gates.iter().map(render_gate).collect());
+    }
+}
+
+fn render_gate(gate: &GateConfig) -> Value {
+    let mut object = Map::new();
+    render_text(&mut object, "displayName", gate.display_name.as_ref());
+    match gate.kind {
+        GateKind::Approval => {
+            object.insert("type".into(), "Approval".into());
+        }
+        GateKind::ScheduledStart { day, minute, utc_offset_minutes } => {
+            let sign = if utc_offset_minutes < 0 { '-' } else { '+' };
+            let offset = utc_offset_minutes.unsigned_abs();
+            object.insert("type".into(), "ScheduledStart".into());
+            let configuration = json!({
+                "startDay": WEEKDAYS.iter().find(|(_, weekday)| *weekday == day).map(|(word, _)| *word),
+                "startTime": format!("{:02}:{:02}", minute / 60, minute % 60),
+                "utcOffset": format!("{sign}{:02}:{:02}", offset / 60, offset % 60),
+            });
+            object.insert("scheduledStartConfiguration".into(), configuration);
+        }
+    }
+    Value::Object(object)
+}
