@@ -7,7 +7,7 @@ use std::{error::Error, fmt::Display, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use tower::{
     Service, ServiceExt,
     util::{BoxCloneSyncService, service_fn},
@@ -83,12 +83,11 @@ async fn send(client: &reqwest::Client, request: Request<Bytes>) -> Result<Respo
 }
 
 /// Requests go into a service of this process, such as an axum router.
-pub fn router_transport<S, Q, P>(service: S) -> Transport
+pub fn router_transport<S, P>(service: S) -> Transport
 where
-    S: Service<Request<Q>, Response = Response<P>> + Clone + Send + Sync + 'static,
+    S: Service<Request<Full<Bytes>>, Response = Response<P>> + Clone + Send + Sync + 'static,
     S::Future: Send + 'static,
     S::Error: Display,
-    Q: From<Bytes> + Send + 'static,
     P: BodyExt<Data = Bytes> + Send + 'static,
     P::Error: Into<Box<dyn Error + Send + Sync>>,
 {
@@ -96,7 +95,7 @@ where
         let service = service.clone();
         async move {
             let lost = |text: String| TransportError::MaybeSent(text);
-            let answer = service.oneshot(request.map(Q::from)).await.map_err(|error| lost(error.to_string()))?;
+            let answer = service.oneshot(request.map(Full::new)).await.map_err(|error| lost(error.to_string()))?;
             let (head, body) = answer.into_parts();
             let body = Limited::new(body, LARGEST_BODY).collect().await.map_err(|error| lost(error.to_string()))?;
             Ok(Response::from_parts(head, body.to_bytes()))

@@ -238,3 +238,136 @@ fn pause_in_text(message: &str) -> Option<Duration> {
 fn contains(text: &str, part: &str) -> bool {
     text.to_ascii_lowercase().contains(&part.to_ascii_lowercase())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn answer(status: u16, body: &Value) -> Answer {
+        Answer::read(&Response::builder().status(status).body(Bytes::from(body.to_string())).expect("answer"))
+    }
+
+    /// Both shapes must mean the same.
+    fn check(status: u16, code: &str, message: &str, expected: Meaning) {
+        for body in [
+            json!({"code": code, "message": message, "details": null, "subcode": ""}),
+            json!({"error": {"code": code, "message": message}}),
+        ] {
+            assert_eq!(answer(status, &body).meaning(), expected, "{status} {code} {message}");
+        }
+    }
+
+    #[test]
+    fn d4_each_row_of_the_table_is_sorted() {
+        use Meaning::*;
+        let busy = |word: &str| Busy(word.to_owned());
+        let pending = "Another operation (Updating) is in progress, see https://aka.ms/aks-pending-operation";
+        let skip = "Upgrading Kubernetes version 1.28.12 to 1.30.2 is not allowed. Available upgrades: [1.29.7].";
+        let lts = "The cluster is on version 1.29.1, which is only available for Long-Term Support (LTS).";
+        check(409, "OperationNotAllowed", pending, busy("Updating"));
+        check(
+            400,
+            "OperationNotAllowed",
+            "Another agentpool operation (np1 - Creating) is in progress",
+            busy("np1 - Creating"),
+        );
+        check(409, "OperationNotAllowed", skip, Permanent);
+        check(409, "OperationNotAllowed", "The operation is not allowed since the cluster is stopped.", Stopped);
+        check(409, "OperationNotAllowed", "for a reason nobody knows", Permanent);
+        check(409, "Conflict", "for a reason nobody knows", busy("Conflict"));
+        check(409, "ScopeLocked", "the scope is locked", Permanent);
+        check(
+            400,
+            "AgentPoolK8sVersionNotSupported",
+            "Version 1.33.9 is not supported in this region.",
+            VersionNotInRegion,
+        );
+        check(400, "K8sVersionNotSupported", "Managed cluster c has invalid version 1.99.0.", VersionNotInRegion);
+        check(400, "K8sVersionNotSupported", lts, Permanent);
+        check(400, "BadRequest", "you can only upgrade one minor version at a time", Permanent);
+        check(400, "BadRequest", "A new agent pool was introduced. Adding pools is not allowed", Stale);
+        for code in [
+            "NodePoolMcVersionIncompatible",
+            "NotAllAgentPoolOrchestratorVersionSpecifiedAndUnchanged",
+            "ValidationError",
+            "UpgradeBlockedOnDeprecatedAPIUsage",
+            "UnsatisfiablePDB",
+            "PodDrainFailure",
+            "QuotaExceeded",
+            "SubnetIsFull",
+            "SKUNotAvailable",
+            "AllocationFailed",
+            "ReconcileVMSSAgentPoolFailed",
+        ] {
+            check(400, code, "m", Permanent);
+        }
+        check(403, "RequestDisallowedByPolicy", "m", Permanent);
+        check(403, "AuthorizationFailed", "m", Credentials);
+        check(401, "InvalidAuthenticationToken", "m", Credentials);
+        check(404, "ResourceNotFound", "m", Absent);
+        check(409, "AKSOperationPreempted", "m", Stale);
+        check(409, "AKSOperationPreemptedByDelete", "m", Stale);
+        check(409, "EtagMismatch", "Another operation is in progress.", Stale);
+        check(412, "PreconditionFailed", "m", Stale);
+        check(429, "Throttled", "m", Passing);
+        check(429, "TooManyRequests", "m", Passing);
+        check(500, "InternalOperationError", "m", Passing);
+        check(504, "GatewayTimeout", "m", Passing);
+    }
+
+    #[test]
+    fn d4_faults_that_have_a_known_way_out_name_it() {
+        let cases = [
+            ("UnsatisfiablePDB", "m", "disruption budget"),
+            ("UpgradeFailed", "it would violate the pod's disruption budget.", "disruption budget"),
+            ("QuotaExceeded", "m", "quota"),
+            ("AllocationFailed", "m", "capacity"),
+            ("SKUNotAvailable", "m", "node size"),
+            ("SubnetIsFull", "m", "subnet"),
+            ("RequestDisallowedByPolicy", "m", "policy"),
+            ("X", "ConfigurationVersion 2 is not supported for AgentBaker.", "NodeImageOnly to Latest"),
+            ("K8sVersionNotSupported", "only for Long-Term Support (LTS)", "Premium tier"),
+            ("NotAllAgentPoolOrchestratorVersionSpecifiedAndUnchanged", "m", "use Full"),
+            ("UpgradeBlockedOnDeprecatedAPIUsage", "m", "overrideSettings"),
+            ("NodePoolMcVersionIncompatible", "m", "pools first"),
+            ("OperationNotAllowed", "Available upgrades: [1.29.7]", "one minor version"),
+        ];
+        for (code, message, part) in cases {
+            let fault = fault(code, message);
+            let (said, hint) = fault.message.split_once(" Hint: ").unwrap_or_else(|| panic!("{code} has no hint"));
+            assert!(said.starts_with(message) && hint.contains(part), "{code}: {fault}");
+        }
+        assert_eq!(fault("Unheard", "of"), Fault::new("Unheard", "of"));
+        let long = fault("QuotaExceeded", &"x".repeat(10_000)).message;
+        assert!(
+            long.chars().count() <= Fault::LONGEST && long.contains("Hint: "),
+            "a long message leaves room for the hint"
+        );
+    }
+
+    #[test]
+    fn d4_a_pause_is_read_from_headers_or_from_the_text() {
+        let text = |message: &str| {
+            answer(429, &json!({"code": "Throttled", "message": message})).after.map(|after| after.as_secs())
+        };
+        assert_eq!(text("the limit has been exceeded for agentpool x, please retry again in 36 seconds"), Some(36));
+        assert_eq!(text("Request is temporarily throttled. Retry after 2 seconds."), Some(2));
+        assert_eq!(text("please retry later"), None);
+        assert_eq!(text("please retry again in 99999999 seconds"), Some(3600), "no pause is longer than an hour");
+        let header = |name: &str, value: &str| {
+            let answer =
+                Response::builder().status(429).header(name, value).body(Bytes::from_static(b"<html>slow down</html>"));
+            Answer::read(&answer.expect("answer"))
+        };
+        assert_eq!(header("Retry-After", "7").after, Some(Duration::from_secs(7)));
+        assert_eq!(header("x-ms-retry-after-ms", "1500").after, Some(Duration::from_millis(1500)));
+        assert_eq!(header("Retry-After", "0").after, None);
+        let html = header("Retry-After", "soon");
+        assert_eq!(
+            (html.code.as_str(), html.message.as_str(), html.after),
+            ("HttpStatus429", "<html>slow down</html>", None)
+        );
+    }
+}

@@ -117,7 +117,6 @@ impl Fake {
         self.with(|state| state.log.iter().filter(|seen| seen.method != Method::GET).cloned().collect())
     }
 
-    #[expect(dead_code, reason = "the reading tests use it")]
     pub fn reads(&self, part: &str) -> usize {
         self.with(|state| state.log.iter().filter(|seen| seen.method == Method::GET && seen.uri.contains(part)).count())
     }
@@ -169,7 +168,7 @@ impl State {
                     None => error(404, "NotFound", "no such pool"),
                 }
             }
-            ("PUT" | "POST", ["", "agentPools", name, ..]) => self.write_pool(seen, &(*name).to_owned()),
+            ("PUT" | "POST", ["", "agentPools", name, ..]) => self.write_pool(seen, name),
             ("GET", ["", "operations", "latest"]) => match &self.latest {
                 Some(latest) => json_answer(200, latest),
                 None => error(404, "NotFound", "no operation"),

@@ -1,5 +1,10 @@
 //! The AKS driver against a small service of these tests' own, and against recorded traffic.
 
 mod fake;
+mod pacing;
 mod poll;
+mod read;
+mod replay;
 mod start;
+mod tokens;
+mod transport;
