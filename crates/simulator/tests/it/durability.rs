@@ -92,3 +92,24 @@ async fn many_starts_at_once_are_each_accepted_once() {
     assert_eq!((statuses[0], &statuses[1..]), (202, &[409; 19][..]));
     assert_eq!(cloud.accepted().await.len(), 1);
 }
+
+#[tokio::test]
+async fn a_number_lost_in_a_crash_is_a_gap_and_not_given_twice() {
+    use sqlx::Connection;
+    let folder = tempfile::tempdir().expect("folder");
+    let cloud = on(folder.path(), "2025-11-01T00:00:00Z").await;
+    cloud.put("c1/agentPools/system", json!({"properties": {}})).await.expect(200);
+    cloud.post("c1/abort").await.expect(202);
+    let numbers = async |cloud: &Cloud| cloud.accepted().await.iter().map(|entry| entry.number).collect::<Vec<_>>();
+    let before = numbers(&cloud).await;
+    close(cloud).await;
+    let url = format!("sqlite://{}", folder.path().join("simulator.db").display());
+    let mut database = sqlx::SqliteConnection::connect(&url).await.expect("database");
+    sqlx::query("DELETE FROM accepted WHERE number = 1").execute(&mut database).await.expect("delete");
+    database.close().await.expect("close");
+    let cloud = on(folder.path(), "2025-11-01T02:00:00Z").await;
+    cloud.put("c1/agentPools/system", json!({"properties": {}})).await.expect(200);
+    let after = numbers(&cloud).await;
+    assert_eq!(after.first(), Some(&2));
+    assert_eq!(after.last(), before.last().map(|last| last + 1).as_ref());
+}
