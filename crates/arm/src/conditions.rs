@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn api5_conditions_decide_by_the_current_etag() {
-        let cases: &[(Option<&str>, Option<&str>, Option<&str>, bool)] = &[
+        let cases = [
             (None, None, None, true),
             (None, None, Some("a"), true),
             (Some(""), Some(" "), Some("a"), true),
@@ -118,9 +118,9 @@ mod tests {
             (None, Some("\"b\""), None, true),
         ];
         for (if_match, if_none_match, current, proceeds) in cases {
-            let conditions = Conditions::parse(*if_match, *if_none_match).expect("headers");
-            let outcome = conditions.check(*current);
-            assert_eq!(outcome.is_ok(), *proceeds, "{if_match:?} {if_none_match:?} {current:?}");
+            let conditions = Conditions::parse(if_match, if_none_match).expect("headers");
+            let outcome = conditions.check(current);
+            assert_eq!(outcome.is_ok(), proceeds, "{if_match:?} {if_none_match:?} {current:?}");
             if let Err(error) = outcome {
                 assert_eq!((error.status, error.code.as_str()), (412, "PreconditionFailed"));
             }

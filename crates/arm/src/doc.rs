@@ -150,7 +150,7 @@ pub struct StrategyDoc {
 /// An update run: what does not change while it goes on. The rest is in its journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunDoc {
-    /// The run. Its name is only a look-up.
+    /// Its identity, by which its plan and journal are kept. Its name is only a look-up.
     pub run: Uuid,
     /// Its name.
     pub name: Name,
@@ -162,10 +162,6 @@ pub struct RunDoc {
     pub strategy_id: Option<String>,
     /// What it wants.
     pub goal: Goal,
-    /// The hash that names its plan.
-    pub plan: String,
-    /// Its journal.
-    pub journal: Uuid,
     /// Who and when.
     pub system_data: SystemData,
     /// The profile that made it.

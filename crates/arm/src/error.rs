@@ -41,7 +41,7 @@ impl ArmError {
         self
     }
 
-    fn from_gateway(mut self) -> Self {
+    fn by_gateway(mut self) -> Self {
         self.failure_cause = Some("gateway");
         self
     }
@@ -55,7 +55,7 @@ impl ArmError {
     /// The body is not the JSON that was expected.
     pub fn invalid_request_content(message: impl fmt::Display) -> Self {
         let message = format!("the request body is not valid JSON: {message}");
-        Self::new(400, "InvalidRequestContent", message).from_gateway()
+        Self::new(400, "InvalidRequestContent", message).by_gateway()
     }
 
     /// A segment of the path is not a name.
@@ -66,7 +66,7 @@ impl ArmError {
     /// There is no resource of that type and name, such as `Microsoft.ContainerService/fleets/f/members/m`.
     pub fn resource_not_found(type_and_name: &str, resource_group: &str) -> Self {
         let message = format!("The Resource '{type_and_name}' under resource group '{resource_group}' was not found.");
-        Self::new(404, "ResourceNotFound", message).from_gateway()
+        Self::new(404, "ResourceNotFound", message).by_gateway()
     }
 
     /// The path leads nowhere.
@@ -75,13 +75,13 @@ impl ArmError {
         let message = format!(
             "'{shown}' is no path of this service; paths begin with /subscriptions/S/resourceGroups/G/providers/Microsoft.ContainerService/fleets"
         );
-        Self::new(404, "InvalidResourceType", message).from_gateway()
+        Self::new(404, "InvalidResourceType", message).by_gateway()
     }
 
     /// The path does not take this method.
     pub fn method_not_allowed(method: &str, allowed: &str) -> Self {
         let message = format!("{method} is not possible here: use {allowed}");
-        Self::new(405, "MethodNotAllowed", message).from_gateway()
+        Self::new(405, "MethodNotAllowed", message).by_gateway()
     }
 
     /// If-Match or If-None-Match does not hold.
@@ -97,17 +97,17 @@ impl ArmError {
     /// The body is too long.
     pub fn request_entity_too_large(most_bytes: usize) -> Self {
         let message = format!("the request body is longer than {most_bytes} bytes: split the request");
-        Self::new(413, "RequestEntityTooLarge", message).from_gateway()
+        Self::new(413, "RequestEntityTooLarge", message).by_gateway()
     }
 
     /// Who asks is not known.
     pub fn authentication_failed(message: impl Into<String>) -> Self {
-        Self::new(401, "AuthenticationFailed", message).from_gateway()
+        Self::new(401, "AuthenticationFailed", message).by_gateway()
     }
 
     /// Who asks may not do it.
     pub fn authorization_failed(message: impl Into<String>) -> Self {
-        Self::new(403, "AuthorizationFailed", message).from_gateway()
+        Self::new(403, "AuthorizationFailed", message).by_gateway()
     }
 
     /// Something broke that the caller cannot mend; the cause stays in the log.

@@ -46,9 +46,9 @@ pub fn parse(body: &Value) -> Result<RunRequest, ArmError> {
     })
 }
 
-/// The fleet and name in the id of an update strategy.
+/// The fleet and name in the id of an update strategy, all in lower case: ids compare without regard to it.
 pub fn strategy_of(id: &str) -> Option<(FleetRef, flotta_model::Name)> {
-    match Target::parse(id) {
+    match Target::parse(&id.to_ascii_lowercase()) {
         Ok(Target::Strategy(fleet, name)) => Some((fleet, name)),
         _ => None,
     }

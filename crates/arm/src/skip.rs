@@ -9,6 +9,9 @@ use crate::{error::ArmError, field::Field};
 /// Targets in one request at most.
 pub const MOST_TARGETS: usize = 10_000;
 
+/// Makes a target of a name.
+type Of = fn(Name) -> SkipTarget;
+
 /// Reads what is to be skipped.
 pub fn parse(body: &Value) -> Result<Vec<SkipTarget>, ArmError> {
     let targets = Field::top(body).need("targets")?;
@@ -20,7 +23,7 @@ pub fn parse(body: &Value) -> Result<Vec<SkipTarget>, ArmError> {
 }
 
 fn target(field: &Field<'_>) -> Result<SkipTarget, ArmError> {
-    let types: [(&str, fn(Name) -> SkipTarget); 4] = [
+    let types: [(&str, Of); 4] = [
         ("Member", SkipTarget::Member),
         ("Group", SkipTarget::Group),
         ("Stage", SkipTarget::Stage),

@@ -258,7 +258,7 @@ fn a4_strategy_and_strategy_id_are_both_handed_on() {
     let request = run::parse(&body).expect("run");
     assert!(request.strategy.is_some());
     assert_eq!(request.strategy_id.as_deref(), Some(STRATEGY_ID));
-    let (fleet, name) = run::strategy_of(&STRATEGY_ID.to_lowercase()).expect("id");
+    let (fleet, name) = run::strategy_of(&STRATEGY_ID.to_uppercase()).expect("id");
     assert_eq!((fleet.fleet.as_str(), name.as_str()), ("f", "s"));
 }
 
