@@ -1,1 +1,210 @@
-//! HTTP: the ARM routes, health endpoints and what guards them.
+//! HTTP: the ARM routes of `Microsoft.ContainerService/fleets`, health endpoints, and what guards them.
+//!
+//! A request is read into a [`flotta_arm::path::Target`] and handed to the module of its resource. Whatever is wrong
+//! with it is answered in ARM's shape, names the field, and changes nothing.
+//!
+//! | module | what |
+//! |---|---|
+//! | `guard` | who may ask at all: loopback only, no foreign host or origin |
+//! | `reply` | answers and their headers |
+//! | `documents` | keys, reading and changing documents |
+//! | `fleets`, `members`, `strategies`, `runs` | the resources |
+//! | `provider` | what the provider says of itself; operations |
+
+mod documents;
+mod fleets;
+mod guard;
+mod members;
+mod provider;
+mod reply;
+mod runs;
+mod strategies;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    response::Response,
+};
+use flotta_arm::{
+    api_version::ApiVersion,
+    conditions::Conditions,
+    doc::{Principal, PrincipalKind},
+    error::ArmError,
+    path::{FleetRef, Kind, Query, Target},
+};
+use flotta_clock::Clock;
+use flotta_orchestrator::Orchestrator;
+use flotta_store::Store;
+use http::{HeaderMap, Method, header};
+use http_body_util::{BodyExt, Limited};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use reply::Reply;
+
+/// What the server needs.
+#[derive(Clone)]
+pub struct App {
+    /// Where documents are.
+    pub store: Arc<dyn Store>,
+    /// Who drives the runs.
+    pub orchestrator: Orchestrator,
+}
+
+/// The largest body that is read, in bytes.
+pub const LARGEST_BODY: usize = 4 << 20;
+
+/// Everything that flotta answers over HTTP.
+pub fn router(app: App) -> Router {
+    let health = || async { "ok" };
+    Router::new()
+        .route("/healthz", axum::routing::get(health))
+        .route("/readyz", axum::routing::get(ready))
+        .fallback(arm)
+        .with_state(app)
+        .layer(axum::middleware::from_fn(guard::local_only))
+}
+
+/// Whether the store answers.
+async fn ready(State(app): State<App>) -> Response {
+    match app.store.scan(flotta_store::Collection::Meta, None, 1).await {
+        Ok(_) => Response::new(Body::from("ok")),
+        Err(error) => {
+            tracing::warn!(%error, "not ready");
+            Reply::refused(&ArmError::service_unavailable("the storage does not answer"))
+                .into_response(Timestamp::now())
+        }
+    }
+}
+
+/// A request, read as far as it concerns every resource.
+pub(crate) struct Call {
+    pub app: App,
+    pub method: Method,
+    pub path: String,
+    pub query: Query,
+    pub version: ApiVersion,
+    pub conditions: Conditions,
+    pub body: Vec<u8>,
+    /// Scheme and host that the caller used: the base of links.
+    pub base: String,
+    pub by: Principal,
+    pub now: Timestamp,
+}
+
+impl Call {
+    pub fn clock(&self) -> Clock {
+        self.app.orchestrator.clock()
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> Result<Value, ArmError> {
+        flotta_arm::parse_body(&self.body)
+    }
+
+    pub fn method_not_allowed(&self, target: &Target) -> ArmError {
+        ArmError::method_not_allowed(self.method.as_str(), target.methods())
+    }
+}
+
+async fn arm(State(app): State<App>, request: Request) -> Response {
+    let clock = app.orchestrator.clock();
+    let outcome = match Call::read(app, request).await {
+        Ok((call, target, rest)) => route(&call, target, rest).await,
+        Err(error) => Err(error),
+    };
+    outcome.unwrap_or_else(|error| Reply::refused(&error)).into_response(clock.now())
+}
+
+/// What stands behind the path of a run, beside ARM's own tree.
+const WAITING_ON: &str = "/waitingon";
+
+/// A part of a path that ARM does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    WaitingOn,
+}
+
+impl Call {
+    async fn read(app: App, request: Request) -> Result<(Self, Target, Beside), ArmError> {
+        let (head, body) = request.into_parts();
+        let path = head.uri.path().to_owned();
+        let (arm_path, beside) = match path.to_ascii_lowercase().strip_suffix(WAITING_ON) {
+            Some(rest) => (&path[..rest.len()], Beside::WaitingOn),
+            None => (path.as_str(), Beside::Nothing),
+        };
+        let target = Target::parse(arm_path)?;
+        let query = Query::parse(head.uri.query().unwrap_or_default())?;
+        // Operation URLs carry a version of their own, which clients take as it is.
+        let version = match target {
+            Target::Operation { .. } | Target::OperationResult { .. } | Target::Provider { .. } => ApiVersion::NEWEST,
+            _ => ApiVersion::of(&query)?,
+        };
+        let conditions = conditions(&head.headers)?;
+        let body = Limited::new(body, LARGEST_BODY).collect().await;
+        let body = body.map_err(|_| ArmError::request_entity_too_large(LARGEST_BODY))?.to_bytes().to_vec();
+        let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+        let call = Self {
+            now: app.orchestrator.clock().now(),
+            app,
+            method: head.method,
+            path,
+            query,
+            version,
+            conditions,
+            body,
+            base: format!("http://{host}"),
+            by: Principal { name: "anonymous".into(), kind: PrincipalKind::User },
+        };
+        Ok((call, target, beside))
+    }
+}
+
+fn conditions(headers: &HeaderMap) -> Result<Conditions, ArmError> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    Conditions::parse(text(header::IF_MATCH), text(header::IF_NONE_MATCH))
+}
+
+async fn route(call: &Call, target: Target, beside: Beside) -> Result<Reply, ArmError> {
+    if beside == Beside::WaitingOn {
+        return match (&call.method, target) {
+            (&Method::GET, Target::Run(fleet, name)) => runs::waiting_on(call, &fleet, &name).await,
+            (_, Target::Run(..)) => Err(ArmError::method_not_allowed(call.method.as_str(), "GET")),
+            _ => Err(ArmError::no_such_route(&call.path)),
+        };
+    }
+    match &target {
+        Target::Fleet(fleet) => fleets::one(call, &target, fleet).await,
+        Target::FleetsOfGroup { .. } | Target::FleetsOfSubscription { .. } => fleets::list(call, &target).await,
+        Target::Member(fleet, name) => members::one(call, &target, fleet, name).await,
+        Target::Strategy(fleet, name) => strategies::one(call, &target, fleet, name).await,
+        Target::Run(fleet, name) => runs::one(call, &target, fleet, name).await,
+        Target::RunAction(fleet, name, action) => runs::act(call, &target, fleet, name, *action).await,
+        Target::Children(fleet, kind) => children(call, &target, fleet, *kind).await,
+        Target::Gate(fleet, id) => Err(fleet.child_not_found(Kind::Gate, id)),
+        Target::Profile(fleet, name) => provider::no_profiles(call, fleet, name),
+        Target::GenerateUpdateRun(fleet, name) => Err(fleet.child_not_found(Kind::Profile, name)),
+        Target::ListCredentials(fleet) => fleets::credentials(call, fleet).await,
+        Target::ProviderOperations => Ok(provider::operations()),
+        Target::Provider { subscription } => Ok(provider::registration(subscription)),
+        Target::Operation { id, .. } => provider::operation(call, *id).await,
+        Target::OperationResult { id, .. } => provider::operation_result(call, *id).await,
+    }
+}
+
+async fn children(call: &Call, target: &Target, fleet: &FleetRef, kind: Kind) -> Result<Reply, ArmError> {
+    if call.method != Method::GET {
+        return Err(call.method_not_allowed(target));
+    }
+    fleets::must_exist(call, fleet).await?;
+    match kind {
+        Kind::Member => members::list(call, fleet).await,
+        Kind::Strategy => strategies::list(call, fleet).await,
+        Kind::Run => runs::list(call, fleet).await,
+        Kind::Gate | Kind::Profile | Kind::Fleet => Ok(Reply::ok(flotta_arm::paging::list(Vec::new(), None))),
+    }
+}

@@ -1,0 +1,96 @@
+//! What the provider says of itself, and how its long-running operations stand.
+
+use flotta_arm::{
+    api_version::ApiVersion,
+    error::ArmError,
+    operation::Operation,
+    path::{FleetRef, Kind, NAMESPACE},
+};
+use flotta_model::Name;
+use flotta_store::{Collection, Put};
+use http::Method;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::{
+    Call,
+    documents::{self, Stored},
+    reply::Reply,
+};
+
+/// The actions that roles are made of.
+pub fn operations() -> Reply {
+    let kinds = [Kind::Fleet, Kind::Member, Kind::Strategy, Kind::Run];
+    let verbs = ["read", "write", "delete"];
+    let of_kind = |kind: Kind| {
+        let resource = kind.resource_type();
+        verbs.map(|verb| {
+            json!({
+                "name": format!("{resource}/{verb}"),
+                "isDataAction": false,
+                "display": { "provider": NAMESPACE, "resource": resource, "operation": verb },
+            })
+        })
+    };
+    let value: Vec<serde_json::Value> = kinds.into_iter().flat_map(of_kind).collect();
+    Reply::ok(json!({ "value": value }))
+}
+
+/// The provider as tools look it up: its types with their api-versions, newest first.
+pub fn registration(subscription: &str) -> Reply {
+    let versions: Vec<&str> = ApiVersion::all().rev().map(ApiVersion::as_str).collect();
+    let of_kind = |kind: Kind| {
+        let (_, name) = kind.resource_type().split_once('/').unwrap_or_default();
+        json!({ "resourceType": name, "apiVersions": versions, "locations": [] })
+    };
+    let types: Vec<serde_json::Value> = [Kind::Fleet, Kind::Member, Kind::Strategy, Kind::Run].map(of_kind).into();
+    Reply::ok(json!({
+        "id": format!("/subscriptions/{subscription}/providers/{NAMESPACE}"),
+        "namespace": NAMESPACE,
+        "registrationState": "Registered",
+        "resourceTypes": types,
+    }))
+}
+
+/// How an operation stands.
+pub async fn operation(call: &Call, id: Uuid) -> Result<Reply, ArmError> {
+    Ok(Reply::ok(find(call, id).await?.body()))
+}
+
+/// What came of an operation: nothing to show, once it has ended.
+pub async fn operation_result(call: &Call, id: Uuid) -> Result<Reply, ArmError> {
+    let operation = find(call, id).await?;
+    if operation.status.ended() { Ok(Reply::nothing()) } else { Ok(Reply::accepted(operation.body())) }
+}
+
+async fn find(call: &Call, id: Uuid) -> Result<Operation, ArmError> {
+    if call.method != Method::GET {
+        return Err(ArmError::method_not_allowed(call.method.as_str(), "GET"));
+    }
+    let found: Option<Stored<Operation>> = call.find(Collection::Operations, &id.to_string()).await?;
+    let missing = || ArmError::new(404, "OperationNotFound", format!("there is no operation '{id}'"));
+    found.map(|stored| stored.value).ok_or_else(missing)
+}
+
+/// An operation that has done its work by the time it is answered, for clients that follow it.
+pub fn ended_operation(call: &Call) -> Result<(Uuid, Put), ArmError> {
+    let id = Uuid::now_v7();
+    let operation = Operation::begin(id, call.now).succeed(call.clock().now());
+    let put = documents::put(Collection::Operations, id.to_string(), String::new(), &operation, None)?;
+    Ok((id, put))
+}
+
+/// Profiles are not there yet.
+pub fn no_profiles(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmError> {
+    if call.method == Method::GET {
+        return Err(fleet.child_not_found(Kind::Profile, name));
+    }
+    if call.method == Method::DELETE {
+        return Ok(Reply::nothing());
+    }
+    Err(ArmError::new(
+        501,
+        "NotImplemented",
+        "this version of flotta has no auto-upgrade profiles; create update runs instead",
+    ))
+}

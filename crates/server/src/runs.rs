@@ -1,0 +1,314 @@
+//! Update runs.
+
+use flotta_arm::{
+    api_version::merge_unknown,
+    doc::{MemberDoc, RunDoc, SystemData},
+    error::ArmError,
+    paging::{self, Page},
+    path::{FleetRef, Kind, RunAction, Target},
+    run::{self, RunRequest},
+    skip,
+    status::Detail,
+};
+use flotta_engine::{
+    Input, Plan, PlanError, Refusal, Run, State,
+    run::{Part, RunPhase},
+};
+use flotta_model::{ImageSelection, Name, Strategy};
+use flotta_orchestrator::{Command, Error, Moment, RunRef};
+use flotta_store::{Batch, Collection};
+use http::Method;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{
+    Call,
+    documents::{self, Stored},
+    fleets,
+    reply::Reply,
+    strategies,
+};
+
+/// Members shown on one page of a list of runs, roughly: a page also ends by size.
+const MEMBERS_ON_A_PAGE: usize = 20_000;
+
+/// GET, PUT, DELETE of one run.
+pub async fn one(call: &Call, target: &Target, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmError> {
+    fleets::must_exist(call, fleet).await?;
+    match call.method {
+        Method::GET => {
+            let stored = get(call, fleet, name).await?;
+            Ok(Reply::ok(show(call, fleet, &stored.value).await?))
+        }
+        Method::PUT => put(call, fleet, name).await,
+        Method::DELETE => {
+            let Some(stored) = find(call, fleet, name).await? else {
+                call.conditions.check(None)?;
+                return Ok(Reply::nothing());
+            };
+            retire(call, fleet, &stored).await?;
+            Ok(Reply::done())
+        }
+        _ => Err(call.method_not_allowed(target)),
+    }
+}
+
+async fn find(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Option<Stored<RunDoc>>, ArmError> {
+    call.find(Collection::Runs, &documents::child_key(fleet, Kind::Run, name)).await
+}
+
+async fn get(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Stored<RunDoc>, ArmError> {
+    find(call, fleet, name).await?.ok_or_else(|| fleet.child_not_found(Kind::Run, name))
+}
+
+/// How the orchestrator knows a run.
+pub fn reference(fleet: &FleetRef, doc: &RunDoc) -> RunRef {
+    RunRef { id: doc.run, label: format!("{}/{}", fleet.fleet, doc.name).into() }
+}
+
+/// The state of a run.
+pub async fn state(call: &Call, fleet: &FleetRef, doc: &RunDoc) -> Result<State, ArmError> {
+    call.app.orchestrator.read(&reference(fleet, doc), |run, _| run.state()).await.map_err(refused)
+}
+
+/// The etag of a run: its identity and the number of its last entry.
+fn etag(id: Uuid, number: u64) -> String {
+    format!("{id}-{number}")
+}
+
+/// What makes the answer that shows a run.
+fn shower(call: &Call, fleet: &FleetRef, doc: &RunDoc) -> impl FnOnce(&Run, u64) -> Value + Send + 'static + use<> {
+    let id = fleet.child_id(Kind::Run, &doc.name);
+    let (doc, version) = (doc.clone(), call.version);
+    move |run, number| doc.render(&id, &etag(doc.run, number), version, run, Detail::Documented)
+}
+
+async fn show(call: &Call, fleet: &FleetRef, doc: &RunDoc) -> Result<Value, ArmError> {
+    call.app.orchestrator.read(&reference(fleet, doc), shower(call, fleet, doc)).await.map_err(refused)
+}
+
+/// A check of If-Match against a run's number, for the one who knows that number.
+fn check(call: &Call, id: Uuid) -> flotta_orchestrator::NumberCheck {
+    let conditions = call.conditions.clone();
+    Box::new(move |number| conditions.check(Some(&etag(id, number))).is_ok())
+}
+
+async fn put(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmError> {
+    let before = find(call, fleet, name).await?;
+    let body = call.json()?;
+    match before {
+        None => {
+            call.conditions.check(None)?;
+            create(call, fleet, name, run::parse(&body)?).await
+        }
+        Some(stored) => {
+            let request = run::parse(&merge_unknown(&stored.value.request(), body, call.version))?;
+            update(call, fleet, &stored, request).await
+        }
+    }
+}
+
+async fn create(call: &Call, fleet: &FleetRef, name: &Name, request: RunRequest) -> Result<Reply, ArmError> {
+    if request.strategy.is_some() && request.strategy_id.is_some() {
+        let reason = "strategy and updateStrategyId exclude each other: send one of them";
+        return Err(ArmError::invalid_parameter("properties.strategy", reason));
+    }
+    let strategy = strategy_of(call, fleet, &request).await?;
+    let plan = resolve(call, fleet, &request, strategy.as_ref()).await?;
+    let doc = document(call, name, request, strategy);
+    let put = documents::put(Collection::Runs, documents::child_key(fleet, Kind::Run, name), fleet.key(), &doc, None)?;
+    call.app.orchestrator.create(doc.run, &plan, documents::puts(vec![put])).await.map_err(refused)?;
+    Ok(Reply::created(show(call, fleet, &doc).await?))
+}
+
+/// Before a run is started a PUT resolves it anew; afterwards it may only say again what was said.
+async fn update(
+    call: &Call,
+    fleet: &FleetRef,
+    stored: &Stored<RunDoc>,
+    request: RunRequest,
+) -> Result<Reply, ArmError> {
+    let doc = &stored.value;
+    let same_strategy = request.strategy == doc.strategy;
+    if request.strategy.is_some() && request.strategy_id.is_some() && !same_strategy {
+        let reason = "it is not the run's copy of the strategy behind updateStrategyId: send one of them";
+        return Err(ArmError::invalid_parameter("properties.strategy", reason));
+    }
+    let run = reference(fleet, doc);
+    let id = doc.run;
+    let seen = call.app.orchestrator.read(&run, move |run, number| (run.phase(), run.state(), etag(id, number))).await;
+    let (phase, state, current) = seen.map_err(refused)?;
+    call.conditions.check(Some(&current))?;
+    let same_id = match (&request.strategy_id, &doc.strategy_id) {
+        (Some(one), Some(other)) => one.eq_ignore_ascii_case(other),
+        (one, other) => one.is_none() == other.is_none(),
+    };
+    if phase != RunPhase::Idle {
+        let same_source = match (&request.strategy, &request.strategy_id) {
+            (Some(_), _) => same_strategy,
+            (None, Some(_)) => same_id,
+            (None, None) => doc.strategy.is_none(),
+        };
+        if same_source && request.goal == doc.goal {
+            return Ok(Reply::ok(show(call, fleet, doc).await?));
+        }
+        return Err(ArmError::conflict(format!(
+            "update run '{}' is {state:?}: strategy and managedClusterUpdate can be changed only until it is started; create another run",
+            doc.name
+        )));
+    }
+    let strategy = match request.strategy {
+        Some(_) => request.strategy.clone(),
+        None => strategy_of(call, fleet, &request).await?,
+    };
+    let plan = resolve(call, fleet, &request, strategy.as_ref()).await?;
+    let new = document(call, &doc.name, request, strategy);
+    let key = documents::child_key(fleet, Kind::Run, &doc.name);
+    let put = documents::put(Collection::Runs, key, fleet.key(), &new, Some(&stored.document))?;
+    let mut batch = documents::puts(vec![put]);
+    flotta_orchestrator::journal::add_new(&mut batch, new.run, &plan).map_err(refused)?;
+    call.app.orchestrator.retire(&run, check(call, id), true, batch).await.map_err(refused)?;
+    Ok(Reply::ok(show(call, fleet, &new).await?))
+}
+
+fn document(call: &Call, name: &Name, request: RunRequest, strategy: Option<Strategy>) -> RunDoc {
+    RunDoc {
+        run: Uuid::now_v7(),
+        name: name.clone(),
+        strategy,
+        strategy_id: request.strategy_id,
+        goal: request.goal,
+        system_data: SystemData::new(call.by.clone(), call.now),
+        profile_id: None,
+    }
+}
+
+/// The strategy of a new run: its own, or a copy of the one it names.
+async fn strategy_of(call: &Call, fleet: &FleetRef, request: &RunRequest) -> Result<Option<Strategy>, ArmError> {
+    let Some(id) = &request.strategy_id else { return Ok(request.strategy.clone()) };
+    let refuse = |reason: String| ArmError::invalid_parameter("properties.updateStrategyId", reason);
+    match run::strategy_of(id) {
+        Some((of, name)) if of.key() == fleet.key() => match strategies::get(call, fleet, &name).await {
+            Ok(stored) => Ok(Some(stored.value.strategy)),
+            Err(error) if error.status == 404 => Err(refuse(format!("there is no strategy '{name}' in this fleet"))),
+            Err(error) => Err(error),
+        },
+        _ => Err(refuse("the strategy must be in the fleet of the run".into())),
+    }
+}
+
+async fn resolve(
+    call: &Call,
+    fleet: &FleetRef,
+    request: &RunRequest,
+    strategy: Option<&Strategy>,
+) -> Result<Plan, ArmError> {
+    if matches!(request.goal.images(), Some(ImageSelection::Consistent | ImageSelection::Custom(_))) {
+        let reason = "this version of flotta moves node images to Latest only: use type Latest, or leave it out";
+        return Err(ArmError::invalid_parameter("properties.managedClusterUpdate.nodeImageSelection.type", reason));
+    }
+    let members: Vec<Stored<MemberDoc>> = call.all(Collection::Members, &fleet.key()).await?;
+    let members: Vec<flotta_model::Member> = members.into_iter().map(|stored| stored.value.member).collect();
+    Plan::resolve(request.goal.clone(), strategy, &members).map_err(|error| match error {
+        PlanError::Overlap { .. } => ArmError::invalid_parameter("properties.strategy", error),
+    })
+}
+
+/// Forgets a run, whatever it is at.
+pub async fn retire(call: &Call, fleet: &FleetRef, stored: &Stored<RunDoc>) -> Result<(), ArmError> {
+    let run = reference(fleet, &stored.value);
+    let batch = Batch { deletes: vec![documents::delete(&stored.document)], ..Batch::default() };
+    let check = if call.method == Method::DELETE && call.path.to_ascii_lowercase().contains("/updateruns/") {
+        check(call, stored.value.run)
+    } else {
+        Box::new(|_| true) as flotta_orchestrator::NumberCheck
+    };
+    call.app.orchestrator.retire(&run, check, false, batch).await.map_err(refused)
+}
+
+/// start, stop, skip.
+pub async fn act(
+    call: &Call,
+    target: &Target,
+    fleet: &FleetRef,
+    name: &Name,
+    action: RunAction,
+) -> Result<Reply, ArmError> {
+    if call.method != Method::POST {
+        return Err(call.method_not_allowed(target));
+    }
+    fleets::must_exist(call, fleet).await?;
+    let doc = get(call, fleet, name).await?.value;
+    // The service answers a start with the run as it was before.
+    let (input, moment) = match action {
+        RunAction::Start => (Input::Start, Moment::Before),
+        RunAction::Stop => (Input::Stop, Moment::After),
+        RunAction::Skip => (Input::Skip(skip::parse(&call.json()?)?), Moment::After),
+    };
+    let command = Command { input, by: call.by.name.as_str().into(), check: check(call, doc.run) };
+    let shown =
+        call.app.orchestrator.command(&reference(fleet, &doc), command, moment, shower(call, fleet, &doc)).await;
+    Ok(Reply::ok(shown.map_err(refused)?))
+}
+
+/// What a run waits for: counts by reason, each with the earliest time at which it can change where that is known.
+pub async fn waiting_on(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmError> {
+    let doc = get(call, fleet, name).await?.value;
+    let reasons = call.app.orchestrator.read(&reference(fleet, &doc), |run, _| run.waiting_on(Part::Run)).await;
+    Ok(Reply::ok(json!({ "value": reasons.map_err(refused)? })))
+}
+
+/// The runs of a fleet. A page ends by number, or by how many members it shows.
+pub async fn list(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> {
+    let page = Page::of(&call.query)?;
+    let (found, mut more): (Vec<Stored<RunDoc>>, bool) = call.page(Collection::Runs, &fleet.key(), page).await?;
+    let (mut value, mut last, mut members) = (Vec::new(), None, 0);
+    for stored in &found {
+        if members > MEMBERS_ON_A_PAGE {
+            more = true;
+            break;
+        }
+        let shower = shower(call, fleet, &stored.value);
+        let run = reference(fleet, &stored.value);
+        let shown =
+            call.app.orchestrator.read(&run, move |run, number| (run.plan().members.len(), shower(run, number)));
+        match shown.await {
+            Ok((count, shown)) => {
+                members += count;
+                value.push(shown);
+            }
+            Err(Error::NoSuchRun) => {} // Deleted while the list was made.
+            Err(error) => return Err(refused(error)),
+        }
+        last = Some(stored.document.serial);
+    }
+    let next = last.filter(|_| more).map(|serial| call.next_link(serial));
+    Ok(Reply::ok(paging::list(value, next)))
+}
+
+/// What the orchestrator's refusals mean to a client.
+fn refused(error: Error) -> ArmError {
+    match error {
+        Error::NoSuchRun => ArmError::new(404, "ResourceNotFound", "the update run was deleted"),
+        Error::Refused(refusal @ Refusal::State { .. }) => {
+            ArmError::new(409, "OperationNotAllowed", refusal.to_string())
+        }
+        Error::Refused(refusal @ Refusal::Done { .. }) => {
+            ArmError::new(409, "OperationNotAllowed", refusal.to_string())
+        }
+        Error::Refused(refusal @ (Refusal::NoSuchTarget { .. } | Refusal::NoTargets)) => {
+            ArmError::invalid_parameter("targets", refusal)
+        }
+        Error::Changed => ArmError::precondition_failed(
+            "If-Match",
+            "the update run was changed since; read it again, then repeat the request",
+        ),
+        Error::Started => ArmError::conflict("the update run was started meanwhile; read it again"),
+        Error::Store(error) => documents::refused(&error),
+        Error::Corrupt(detail) => {
+            tracing::error!(detail, "a run cannot be read");
+            ArmError::internal()
+        }
+        Error::ShuttingDown => ArmError::service_unavailable("the server is shutting down; repeat the request"),
+    }
+}
