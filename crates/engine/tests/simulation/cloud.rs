@@ -1,0 +1,323 @@
+//! A small cloud: clusters that take their time, fail, refuse, are busy with others, are switched off, belong to others.
+//! It checks what only it can see: one operation at a time on a cluster, each step accepted once, never a downgrade.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use flotta_engine::{
+    Input, Work,
+    run::{MemberPhase, Run, Sighting, Ticket},
+};
+use flotta_model::{Cluster, Fault, Hold, KubernetesVersion, NodeImage, Offer, Pool, Provisioning, Step};
+use jiff::Timestamp;
+
+use crate::random::Random;
+
+pub const OLD: KubernetesVersion = KubernetesVersion::new(1, 32, 6);
+pub const TARGET: KubernetesVersion = KubernetesVersion::new(1, 33, 2);
+
+fn image(date: &str) -> NodeImage {
+    format!("AKSUbuntu-2204gen2containerd-{date}").parse().expect("image")
+}
+
+/// One cluster and its troubles. Times are seconds since the beginning.
+struct Site {
+    cluster: Cluster,
+    operation: Option<Operation>,
+    /// Accepted steps, by attempt and serial: the operation, and how it ended.
+    accepted: BTreeMap<(u32, u32), usize>,
+    operations: Vec<Option<Result<(), Fault>>>,
+    /// Upgrades that will fail: before acceptance, after acceptance.
+    refusals: u32,
+    failures: u32,
+    /// Percent of sends that are not taken for a passing reason.
+    passing: u64,
+    busy: Range<u64>,
+    off: Range<u64>,
+    unreachable: Range<u64>,
+    claimed: Range<u64>,
+    not_in_region: Range<u64>,
+}
+
+struct Operation {
+    step: Step,
+    until: u64,
+    fails: bool,
+    number: usize,
+}
+
+/// What was met, for the summary.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Met {
+    pub adopted: u64,
+    pub not_taken: u64,
+    pub refused: u64,
+    pub failed: u64,
+    pub held: u64,
+    pub accepted: u64,
+}
+
+pub struct Cloud {
+    sites: Vec<Site>,
+    pub met: Met,
+    pub random: Random,
+}
+
+impl Cloud {
+    pub fn new(members: usize, calm: bool, mut random: Random) -> Self {
+        let sites = (0..members).map(|_| Site::random(calm, &mut random)).collect();
+        Self { sites, met: Met::default(), random }
+    }
+
+    fn site(&mut self, member: u32, now: u64) -> &mut Site {
+        let site = &mut self.sites[member as usize];
+        site.settle(now);
+        site
+    }
+
+    /// How long the answer to a piece of work takes.
+    pub fn delay(&mut self, work: &Work, now: u64) -> u64 {
+        match work {
+            Work::ResolveTarget => self.random.range(1, 100),
+            Work::Look(_) | Work::Send(_) => self.random.range(1, 30),
+            Work::Probe(_) => self.random.range(60, 7200),
+            Work::Follow(ticket) => {
+                let until =
+                    self.sites[ticket.member as usize].operation.as_ref().map_or(now, |operation| operation.until);
+                until.saturating_sub(now) + self.random.range(0, 30)
+            }
+        }
+    }
+
+    /// Does a piece of work, and answers. `None`: the answer is that there is no news.
+    pub fn answer(&mut self, run: &Run, work: &Work, now: u64, at: Timestamp) -> Result<Option<Input>, String> {
+        let current = |ticket: &Ticket| run.member(ticket.member).turn == ticket.turn;
+        Ok(match work {
+            Work::ResolveTarget => Some(Input::TargetResolved(TARGET)),
+            Work::Look(ticket) | Work::Probe(ticket) => Some(self.look(*ticket, now)),
+            Work::Send(ticket) if current(ticket) => Some(self.send(run, *ticket, now)?),
+            Work::Send(_) => None,
+            Work::Follow(ticket) if current(ticket) => self.follow(run, *ticket, now, at)?,
+            Work::Follow(_) => None,
+        })
+    }
+
+    fn look(&mut self, ticket: Ticket, now: u64) -> Input {
+        let site = self.site(ticket.member, now);
+        let hold = match () {
+            () if site.unreachable.contains(&now) => Some(Hold::Unreachable(format!("no answer at {}", now / 9000))),
+            () => None,
+        };
+        let sighting = Sighting {
+            cluster: site.seen(now),
+            offer: Some(if site.not_in_region.contains(&now) { Offer::NotYet } else { Offer::Yes }),
+            claimed_by: site.claimed.contains(&now).then(|| "fleet/other".into()),
+        };
+        match hold {
+            Some(hold) => {
+                self.met.held += 1;
+                Input::Held(ticket, hold)
+            }
+            None => Input::Seen(ticket, Box::new(sighting)),
+        }
+    }
+
+    fn send(&mut self, run: &Run, ticket: Ticket, now: u64) -> Result<Input, String> {
+        let state = run.member(ticket.member);
+        let MemberPhase::Intended(pledge) = &state.phase else {
+            return Err(format!("a send for a member that is {:?}", state.phase));
+        };
+        let key = (state.attempt, state.steps_done);
+        let (unlucky, takes, fails) = (self.random.below(100), self.random.range(60, 3600), self.random.chance(50));
+        let site = self.site(ticket.member, now);
+        if let Some(number) = site.accepted.get(&key) {
+            let operation = format!("{}/{number}", ticket.member);
+            self.met.adopted += 1;
+            return Ok(Input::Accepted { ticket, operation, adopted: true });
+        }
+        if site.operation.is_some() {
+            return Err(format!("member {}: a second operation at once", ticket.member));
+        }
+        let held = site.busy.contains(&now) || site.off.contains(&now) || site.unreachable.contains(&now);
+        if held && unlucky.is_multiple_of(2) {
+            self.met.held += 1;
+            return Ok(Input::Held(ticket, Hold::Throttled));
+        }
+        if held || unlucky < site.passing {
+            self.met.not_taken += 1;
+            return Ok(Input::NotAccepted(ticket));
+        }
+        if site.refusals > 0 {
+            site.refusals -= 1;
+            self.met.refused += 1;
+            return Ok(Input::StepFailed(ticket, Fault::new("Refused", "quota exceeded")));
+        }
+        let fails = fails && site.failures > 0;
+        let number = site.begin(pledge.step.clone(), now + takes, fails, key)?;
+        self.met.accepted += 1;
+        Ok(Input::Accepted { ticket, operation: format!("{}/{number}", ticket.member), adopted: false })
+    }
+
+    fn follow(&mut self, run: &Run, ticket: Ticket, now: u64, at: Timestamp) -> Result<Option<Input>, String> {
+        let state = run.member(ticket.member);
+        if state.pledge().is_some_and(|pledge| pledge.at > at) {
+            return Err(format!("member {}: a step committed to in the future", ticket.member));
+        }
+        let operation = state.operation.as_deref().unwrap_or_default();
+        let number = operation.split('/').nth(1).and_then(|number| number.parse::<usize>().ok());
+        let number = number.ok_or_else(|| format!("member {} follows '{operation}'", ticket.member))?;
+        let site = self.site(ticket.member, now);
+        Ok(match site.operations[number].clone() {
+            None => None,
+            Some(Ok(())) => Some(Input::StepSucceeded(ticket)),
+            Some(Err(fault)) => {
+                self.met.failed += 1;
+                Some(Input::StepFailed(ticket, fault))
+            }
+        })
+    }
+
+    /// Whether a cluster really is where a run wants it.
+    pub fn there(&mut self, member: u32, now: u64, version: bool) -> bool {
+        let cluster = &self.site(member, now).cluster;
+        let image = |pool: &Pool| pool.image == pool.latest_image;
+        cluster.settled_well()
+            && cluster.pools.iter().all(|pool| image(pool) && (!version || pool.version >= TARGET))
+            && (!version || cluster.version >= TARGET)
+    }
+
+    /// Nothing goes wrong any more with a cluster.
+    pub fn calm(&mut self, member: u32) {
+        let site = &mut self.sites[member as usize];
+        (site.refusals, site.failures) = (0, 0);
+    }
+}
+
+impl Site {
+    fn random(calm: bool, random: &mut Random) -> Self {
+        let ahead = random.chance(15);
+        let pools = random.range(0, 3);
+        let version = if ahead || random.chance(10) { TARGET } else { OLD };
+        let pool = |n: u64| Pool {
+            name: format!("pool{n}"),
+            version: if ahead || random.chance(20) { version } else { OLD },
+            provisioning: Provisioning::Succeeded,
+            image: Some(image(if ahead || random.chance(50) { "202510.03.1" } else { "202509.01.0" })),
+            latest_image: Some(image("202510.03.1")),
+            from_snapshot: false,
+            lagging_nodes: 0,
+            etag: None,
+        };
+        let pools = (0..pools).map(pool).collect();
+        let cluster = Cluster {
+            location: "westeurope".into(),
+            version,
+            provisioning: Provisioning::Succeeded,
+            running: true,
+            upgrades: vec![TARGET],
+            pools,
+            etag: None,
+            long_term_support: false,
+        };
+        let mut spell = |percent: u64, longest: u64| {
+            if calm || !random.chance(percent) {
+                return 0..0;
+            }
+            let from = random.below(20_000);
+            from..from + random.below(longest)
+        };
+        Self {
+            cluster,
+            operation: None,
+            accepted: BTreeMap::new(),
+            operations: Vec::new(),
+            busy: spell(15, 10_000),
+            off: spell(8, 200_000),
+            unreachable: spell(8, 200_000),
+            claimed: spell(10, 10_000),
+            not_in_region: spell(8, 20_000),
+            refusals: if calm { 0 } else { random.below(16).saturating_sub(13) as u32 },
+            failures: if calm { 0 } else { random.below(12).saturating_sub(8) as u32 },
+            passing: if calm { 0 } else { random.below(40) },
+        }
+    }
+
+    /// Brings an operation whose time has come to its end.
+    fn settle(&mut self, now: u64) {
+        let Some(operation) = self.operation.take_if(|operation| operation.until <= now) else { return };
+        let word = if operation.fails { Provisioning::Failed } else { Provisioning::Succeeded };
+        let fault = Fault::new("UpgradeFailed", "nodes did not drain");
+        self.operations[operation.number] = Some(if operation.fails { Err(fault) } else { Ok(()) });
+        if let Step::PoolImage { pool, image } = &operation.step {
+            let pool = self.cluster.pools.iter_mut().find(|seen| seen.name == *pool);
+            if let (Some(pool), false) = (pool, operation.fails) {
+                pool.image = Some(image.clone());
+            }
+        }
+        self.mark(&operation.step, word);
+    }
+
+    /// Shows a word where a step works.
+    fn mark(&mut self, step: &Step, word: Provisioning) {
+        match step.pool() {
+            None => self.cluster.provisioning = word,
+            Some(name) => {
+                if let Some(pool) = self.cluster.pools.iter_mut().find(|pool| pool.name == name) {
+                    pool.provisioning = word;
+                }
+            }
+        }
+    }
+
+    /// Accepts a step. The model jumps at once: the target shows although the work has only begun.
+    fn begin(&mut self, step: Step, until: u64, fails: bool, key: (u32, u32)) -> Result<usize, String> {
+        match &step {
+            Step::Cluster { version, pools } => {
+                if *version < self.cluster.version || pools.len() != self.cluster.pools.len() {
+                    return Err(format!("{step} on a cluster at {}", self.cluster.version));
+                }
+                self.cluster.version = *version;
+                for pool in &mut self.cluster.pools {
+                    pool.version = *version;
+                    pool.provisioning = Provisioning::Succeeded;
+                }
+            }
+            Step::ControlPlane { version } => {
+                if *version < self.cluster.version {
+                    return Err(format!("{step} on a cluster at {}", self.cluster.version));
+                }
+                self.cluster.version = *version;
+            }
+            Step::PoolVersion { pool, version } => {
+                let pool = self.cluster.pools.iter_mut().find(|seen| seen.name == *pool).ok_or("no such pool")?;
+                if *version < pool.version {
+                    return Err(format!("{step} on a pool at {}", pool.version));
+                }
+                pool.version = *version;
+            }
+            Step::PoolImage { pool, .. } => {
+                self.cluster.pools.iter().find(|seen| seen.name == *pool).ok_or("no such pool")?;
+            }
+        }
+        if fails {
+            self.failures -= 1;
+        }
+        self.mark(&step, Provisioning::Busy("Upgrading".into()));
+        let number = self.operations.len();
+        self.operations.push(None);
+        if self.accepted.insert(key, number).is_some() {
+            return Err(format!("{step} was accepted twice for attempt and serial {key:?}"));
+        }
+        self.operation = Some(Operation { step, until, fails, number });
+        Ok(number)
+    }
+
+    /// What a driver sees.
+    fn seen(&self, now: u64) -> Cluster {
+        let mut cluster = self.cluster.clone();
+        if self.operation.is_none() && self.busy.contains(&now) {
+            cluster.provisioning = Provisioning::Busy("Updating".into());
+        }
+        cluster.running = self.operation.is_some() || !self.off.contains(&now);
+        cluster
+    }
+}
