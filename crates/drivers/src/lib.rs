@@ -35,8 +35,8 @@ pub trait ClusterDriver: Send + Sync + 'static {
     /// The Kubernetes versions of a region. May be remembered for some minutes.
     async fn catalogue(&self, cluster: &ClusterId, location: &str) -> Result<Catalogue, Trouble>;
 
-    /// Returns when a write for this cluster is inside the provider's budget. It is waited for before a step is
-    /// intended, so that a stop takes hold of everything that still queues here.
+    /// Returns when a write for this cluster, and the read that comes before it, are inside the provider's budget. It
+    /// is waited for before a step is intended, so that a stop takes hold of everything that still queues here.
     async fn permit(&self, cluster: &ClusterId, step: &Step);
 
     /// Starts a step, at most once: with `recovering`, what an earlier call of the same intent may have begun is

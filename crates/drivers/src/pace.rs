@@ -27,6 +27,14 @@ pub struct Budget {
     pub per_second: f64,
 }
 
+impl Budget {
+    /// The part that is used: the time between two calls, and the calls at once.
+    fn used(self) -> (Duration, u32) {
+        let gap = Duration::from_secs_f64(1.0 / (self.per_second * SHARE).max(1e-6));
+        (gap, (f64::from(self.burst) * SHARE).floor().max(1.0) as u32)
+    }
+}
+
 /// What the provider counts together. The text is what it counts for, in lower case: a cluster, a pool or a
 /// subscription.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -164,14 +172,20 @@ impl Pace {
         }
     }
 
-    /// Lets nobody through until the provider's pause has passed. Works for unlimited buckets too.
+    /// Lets nobody through until the provider's pause has passed, and then one after the other: its own bucket is empty,
+    /// whatever this one held. Works for unlimited buckets too.
     pub fn block(&self, bucket: &Bucket, pause: Duration) {
         let now = self.clock.now();
         let until = later(now, pause);
+        let emptied = self.budgets.of(bucket).map_or(now, |budget| {
+            let (gap, burst) = budget.used();
+            later(until, gap.saturating_mul(burst - 1))
+        });
         let mut buckets = locked(&self.buckets);
         buckets.sweep(now);
         let state = buckets.states.entry(bucket.clone()).or_insert(State { full_at: now, blocked_until: now });
         state.blocked_until = state.blocked_until.max(until);
+        state.full_at = state.full_at.max(emptied);
     }
 
     fn blocked_until(&self, bucket: &Bucket) -> Timestamp {
@@ -187,8 +201,7 @@ impl Pace {
         };
         buckets.sweep(now);
         let state = buckets.states.entry(bucket.clone()).or_insert(State { full_at: now, blocked_until: now });
-        let gap = Duration::from_secs_f64(1.0 / (budget.per_second * SHARE).max(1e-6));
-        let burst = (f64::from(budget.burst) * SHARE).floor().max(1.0) as u32;
+        let (gap, burst) = budget.used();
         let start = state.full_at.max(now).max(state.blocked_until);
         state.full_at = later(start, gap);
         earlier(state.full_at, gap.saturating_mul(burst)).max(now).max(state.blocked_until)
@@ -302,6 +315,19 @@ mod tests {
         pace.block(&bucket, Duration::from_secs(36));
         waiting.await.expect("waiter");
         assert!(clock.now().duration_since(start) >= SignedDuration::from_secs(36));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d5_after_a_pause_the_bucket_is_taken_to_be_empty() {
+        let clock = clock();
+        let pace = Pace::new(Budgets::azure(), clock);
+        let (bucket, start) = (Bucket::Other("s".into()), clock.now());
+        pace.block(&bucket, Duration::from_secs(10));
+        for _ in 0..9 {
+            pace.pass(std::slice::from_ref(&bucket)).await;
+        }
+        let passed = clock.now().duration_since(start).as_secs_f64();
+        assert!((19.9..20.2).contains(&passed), "one after the pause, eight more at 0.8 a second: {passed}");
     }
 
     #[tokio::test(start_paused = true)]

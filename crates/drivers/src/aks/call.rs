@@ -28,6 +28,8 @@ pub(super) enum Effort {
     Patient,
     /// Once: the caller comes back anyway.
     Once,
+    /// Up to three times, and the budget of the first was waited for already.
+    Permitted,
 }
 
 /// Sends requests to the endpoint, and to nobody else.
@@ -86,11 +88,13 @@ impl Caller {
 
     /// Reads something, inside the budgets.
     pub async fn read(&self, path: &str, buckets: &[Bucket], effort: Effort) -> Result<Value, Trouble> {
-        let tries = if effort == Effort::Patient { TRIES } else { 1 };
+        let tries = if effort == Effort::Once { 1 } else { TRIES };
         let (mut tried, mut renewed, mut pause) = (0, false, self.backoff);
         loop {
+            if tried > 0 || renewed || effort != Effort::Permitted {
+                self.pace.pass(buckets).await;
+            }
             tried += 1;
-            self.pace.pass(buckets).await;
             let token = self.token().await?;
             let trouble = match self.send(Method::GET, path, token.as_ref(), None, None).await {
                 Ok(answer) if answer.status().is_success() => match serde_json::from_slice(answer.body()) {

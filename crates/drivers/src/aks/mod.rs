@@ -150,8 +150,7 @@ impl AksDriver {
     }
 
     async fn cluster_body(&self, id: &ClusterId, effort: Effort) -> Result<serde_json::Value, Trouble> {
-        let buckets = [Bucket::GetCluster(id.key().into()), arm_read(id)];
-        self.caller.read(&self.caller.path(id, ""), &buckets, effort).await
+        self.caller.read(&self.caller.path(id, ""), &reads(id), effort).await
     }
 
     async fn around(&self, id: &ClusterId, below: &str) -> Result<serde_json::Value, Trouble> {
@@ -248,6 +247,12 @@ impl ClusterDriver for AksDriver {
     }
 
     async fn permit(&self, cluster: &ClusterId, step: &Step) {
+        // The read that comes before the write is paid here as well, so that nothing queues once a step is intended.
+        let read = match step.pool() {
+            Some(_) => other(cluster),
+            None => reads(cluster),
+        };
+        self.caller.pace.pass(&read).await;
         self.caller.pace.pass(&write_buckets(cluster, step)).await;
     }
 
@@ -268,6 +273,12 @@ fn arm_read(cluster: &ClusterId) -> Bucket {
     Bucket::ArmRead(subscription(cluster))
 }
 
+/// Reads of a cluster.
+fn reads(cluster: &ClusterId) -> [Bucket; 2] {
+    [Bucket::GetCluster(cluster.key().into()), arm_read(cluster)]
+}
+
+/// Reads around a cluster.
 fn other(cluster: &ClusterId) -> [Bucket; 2] {
     [Bucket::Other(subscription(cluster)), arm_read(cluster)]
 }

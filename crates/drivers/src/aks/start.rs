@@ -9,7 +9,7 @@ use http::{HeaderMap, Method};
 use serde_json::Value;
 
 use super::{
-    AksDriver, arm_read,
+    AksDriver,
     call::{Effort, Unsent, retry},
     errors::{Answer, Meaning},
     other,
@@ -52,7 +52,8 @@ enum Verdict {
 
 impl AksDriver {
     pub(super) async fn start_step(&self, intent: &Intent) -> Result<Started, Trouble> {
-        let view = self.view(intent).await?;
+        let effort = if intent.recovering { Effort::Patient } else { Effort::Permitted };
+        let view = self.view(intent, effort).await?;
         match judge(intent, &view, intent.recovering) {
             Verdict::Send => {}
             verdict => return self.settle(intent, verdict, None).await,
@@ -65,10 +66,10 @@ impl AksDriver {
     }
 
     /// Looks at what the step is about.
-    async fn view(&self, intent: &Intent) -> Result<View, Trouble> {
+    async fn view(&self, intent: &Intent, effort: Effort) -> Result<View, Trouble> {
         match &intent.step {
             Step::Cluster { version, pools } => {
-                let seen = self.cluster(&intent.cluster, Effort::Patient).await?;
+                let seen = self.cluster(&intent.cluster, effort).await?;
                 same_pools(&seen.cluster, pools)?;
                 let all = |test: &dyn Fn(&Pool) -> bool| seen.cluster.pools.iter().all(test);
                 let at_target = seen.cluster.version == *version && all(&|pool| pool.version == *version);
@@ -76,16 +77,16 @@ impl AksDriver {
                 Ok(cluster_view(seen, at_target, at_or_beyond))
             }
             Step::ControlPlane { version } => {
-                let seen = self.cluster(&intent.cluster, Effort::Patient).await?;
+                let seen = self.cluster(&intent.cluster, effort).await?;
                 let (at_target, at_or_beyond) = (seen.cluster.version == *version, seen.cluster.version >= *version);
                 Ok(cluster_view(seen, at_target, at_or_beyond))
             }
             Step::PoolVersion { pool, version } => {
-                let (pool, body) = self.pool(intent, pool).await?;
+                let (pool, body) = self.pool(intent, pool, effort).await?;
                 Ok(pool_view(&pool, body, pool.version == *version, pool.version >= *version))
             }
             Step::PoolImage { pool, image } => {
-                let (pool, body) = self.pool(intent, pool).await?;
+                let (pool, body) = self.pool(intent, pool, effort).await?;
                 let upgrading = pool.provisioning.busy() == Some("UpgradingNodeImageVersion");
                 let reached = pool.image.as_ref().is_some_and(|has| has >= image);
                 Ok(pool_view(&pool, body, upgrading, reached))
@@ -93,9 +94,9 @@ impl AksDriver {
         }
     }
 
-    async fn pool(&self, intent: &Intent, name: &str) -> Result<(Pool, Value), Trouble> {
+    async fn pool(&self, intent: &Intent, name: &str, effort: Effort) -> Result<(Pool, Value), Trouble> {
         let path = self.caller.path(&intent.cluster, &format!("/agentPools/{}", wire::encode_path(name)));
-        match self.caller.read(&path, &other(&intent.cluster), Effort::Patient).await {
+        match self.caller.read(&path, &other(&intent.cluster), effort).await {
             Ok(body) => Ok((wire::agent_pool(&body)?, body)),
             Err(Trouble::Wait(Hold::Unreachable(detail))) => Err(retry(format!("the pool is gone: {detail}"), None)),
             Err(trouble) => Err(trouble),
@@ -146,7 +147,7 @@ impl AksDriver {
     async fn refused(&self, intent: &Intent, answer: Answer) -> Result<Started, Trouble> {
         match answer.meaning() {
             Meaning::Busy(_) | Meaning::Stale => {
-                let verdict = judge(intent, &self.view(intent).await?, true);
+                let verdict = judge(intent, &self.view(intent, Effort::Patient).await?, true);
                 self.settle(intent, verdict, Some(answer)).await
             }
             Meaning::VersionNotInRegion => Err(self.not_in_region(intent, &answer).await),
@@ -181,7 +182,7 @@ impl AksDriver {
     /// The provider's record of the newest operation on a cluster.
     pub(super) async fn latest(&self, intent: &Intent) -> Result<Value, Trouble> {
         let path = self.caller.path(&intent.cluster, "/operations/latest");
-        self.caller.read(&path, &[super::operations(&intent.cluster), arm_read(&intent.cluster)], Effort::Once).await
+        self.caller.read(&path, &other(&intent.cluster), Effort::Once).await
     }
 
     /// A version that the region does not take may still come, unless the region is past it already.

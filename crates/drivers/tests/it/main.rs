@@ -5,6 +5,7 @@ mod pacing;
 mod poll;
 mod read;
 mod replay;
+mod simulated;
 mod start;
 mod tokens;
 mod transport;
