@@ -149,8 +149,6 @@ fn run_doc() -> RunDoc {
         strategy: request.strategy,
         strategy_id: None,
         goal: request.goal,
-        plan: "hash".into(),
-        journal: Uuid::nil(),
         system_data: system_data(),
         profile_id: Some(format!("{FLEET}/autoUpgradeProfiles/p")),
     })

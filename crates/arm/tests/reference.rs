@@ -230,8 +230,6 @@ fn replayed(body: &Value, version: ApiVersion, skipped: Option<&Value>) -> Value
         strategy: request.strategy,
         strategy_id: request.strategy_id,
         goal: request.goal,
-        plan: String::new(),
-        journal: uuid::Uuid::nil(),
         system_data: SystemData::new(by, "2026-11-04T03:04:30.2146915Z".parse().expect("time")),
         profile_id: None,
     };
