@@ -33,6 +33,8 @@ struct View {
     at_target: bool,
     /// It shows that, or something newer.
     at_or_beyond: bool,
+    /// Why the step cannot be sent for what is there now, although it is what the etag says.
+    unlike: Option<Trouble>,
     /// The body, for the write.
     body: Value,
 }
@@ -55,7 +57,7 @@ impl AksDriver {
         let effort = if intent.recovering { Effort::Patient } else { Effort::Permitted };
         let view = self.view(intent, effort).await?;
         match judge(intent, &view, intent.recovering) {
-            Verdict::Send => {}
+            Verdict::Send => view.unlike.map_or(Ok(()), Err)?,
             verdict => return self.settle(intent, verdict, None).await,
         }
         match self.send_step(intent, view.body).await {
@@ -70,11 +72,11 @@ impl AksDriver {
         match &intent.step {
             Step::Cluster { version, pools } => {
                 let seen = self.cluster(&intent.cluster, effort).await?;
-                same_pools(&seen.cluster, pools)?;
+                let unlike = same_pools(&seen.cluster, pools).err();
                 let all = |test: &dyn Fn(&Pool) -> bool| seen.cluster.pools.iter().all(test);
                 let at_target = seen.cluster.version == *version && all(&|pool| pool.version == *version);
                 let at_or_beyond = seen.cluster.version >= *version && all(&|pool| pool.version >= *version);
-                Ok(cluster_view(seen, at_target, at_or_beyond))
+                Ok(View { unlike, ..cluster_view(seen, at_target, at_or_beyond) })
             }
             Step::ControlPlane { version } => {
                 let seen = self.cluster(&intent.cluster, effort).await?;
@@ -209,6 +211,15 @@ impl AksDriver {
     }
 }
 
+/// A recovery that could not look: only what is true whatever became of the earlier call is passed on.
+fn still_unknown(trouble: Trouble) -> Trouble {
+    match trouble {
+        Trouble::Retry { detail, .. } | Trouble::Unknown(detail) => Trouble::Unknown(detail),
+        Trouble::Wait(hold) => Trouble::Unknown(hold.to_string()),
+        permanent @ Trouble::Permanent(_) => permanent,
+    }
+}
+
 /// Decides from one look. `recovering`: an earlier copy of this very request may have been accepted.
 fn judge(intent: &Intent, view: &View, recovering: bool) -> Verdict {
     let unguarded = intent.guard.is_none();
@@ -260,9 +271,9 @@ fn cluster_view(seen: wire::Seen, at_target: bool, at_or_beyond: bool) -> View {
         Some(word) => Provisioning::Busy(word.to_owned()),
         None => cluster.provisioning.clone(),
     };
-    View { etag: cluster.etag.clone(), doing, itself, at_target, at_or_beyond, body: seen.body }
+    View { etag: cluster.etag.clone(), doing, itself, at_target, at_or_beyond, unlike: None, body: seen.body }
 }
 
 fn pool_view(pool: &Pool, body: Value, at_target: bool, at_or_beyond: bool) -> View {
-    View { etag: pool.etag.clone(), doing: pool.provisioning.clone(), itself: true, at_target, at_or_beyond, body }
+    View { etag: pool.etag.clone(), doing: pool.provisioning.clone(), itself: true, at_target, at_or_beyond, unlike: None, body }
 }

@@ -216,6 +216,18 @@ async fn d6_a_pool_that_is_busy_keeps_its_cluster_from_being_written() {
 }
 
 #[tokio::test]
+async fn a_recovery_that_cannot_look_does_not_say_that_nothing_was_accepted() {
+    let fake = Fake::new();
+    let recovering = intent(full("1.33.2"), "cluster-0", true);
+    for _ in 0..10 {
+        fake.script(Method::GET, "", Err(TransportError::NotSent("connection refused".into())));
+    }
+    let trouble = driver(&fake).start(&recovering).await.expect_err("nobody answers");
+    assert!(matches!(trouble, Trouble::Unknown(_)), "{trouble:?}");
+    assert!(fake.writes().is_empty());
+}
+
+#[tokio::test]
 async fn an_unknown_outcome_is_resolved_by_recovering_without_a_second_write() {
     let lost = || Err(TransportError::MaybeSent("connection reset".into()));
     for (step, guard) in [
