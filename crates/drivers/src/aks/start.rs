@@ -55,7 +55,11 @@ enum Verdict {
 impl AksDriver {
     pub(super) async fn start_step(&self, intent: &Intent) -> Result<Started, Trouble> {
         let effort = if intent.recovering { Effort::Patient } else { Effort::Permitted };
-        let view = self.view(intent, effort).await?;
+        let view = match self.view(intent, effort).await {
+            // Nothing was sent now; what became of the earlier call is still to be found out.
+            Err(trouble) if intent.recovering => return Err(still_unknown(trouble)),
+            seen => seen?,
+        };
         match judge(intent, &view, intent.recovering) {
             Verdict::Send => view.unlike.map_or(Ok(()), Err)?,
             verdict => return self.settle(intent, verdict, None).await,
