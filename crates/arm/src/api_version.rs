@@ -257,6 +257,8 @@ mod tests {
         let run = json!({"properties": {"status": {"nodeImageSelection": {}, "failureCount": 0}}});
         let expect = json!({"properties": {"status": {"nodeImageSelection": {}}}});
         assert_eq!(strip(run, version("2023-10-15")), expect);
+        let sent_empty = json!({"properties": {"status": {}}});
+        assert_eq!(strip(sent_empty.clone(), version("2023-10-15")), sent_empty);
     }
 
     #[test]
@@ -285,5 +287,8 @@ mod tests {
         let stored = strategy(json!([{"name": "a", "beforeGates": [gate]}]));
         let incoming = strategy(json!([{"name": "a", "beforeGates": [{"type": "ScheduledStart"}]}]));
         assert_eq!(merge_unknown(&stored, incoming, version("2026-06-01")), stored);
+        let approval = strategy(json!([{"name": "a", "beforeGates": [{"type": "Approval"}]}]));
+        let merged = merge_unknown(&stored, approval.clone(), version("2026-06-01"));
+        assert_eq!(merged, approval, "a gate of another type is another gate");
     }
 }

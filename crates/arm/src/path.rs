@@ -453,6 +453,7 @@ mod tests {
             (&format!("{GROUP}/fl/updateStrategies/{}", "s".repeat(51)), 400, Some("updateStrategyName")),
             (&format!("{GROUP}/fl/updateRuns/R/start"), 400, Some("updateRunName")),
             (&format!("{GROUP}/fl/gates/nope"), 400, Some("gateName")),
+            (&format!("{GROUP}/fl/gates/{}", "a".repeat(32)), 400, Some("gateName")),
             (&format!("{GROUP}/fl/autoUpgradeProfiles/a.b"), 400, Some("autoUpgradeProfileName")),
             ("/subscriptions/S*/providers/Microsoft.ContainerService/fleets", 400, Some("subscriptionId")),
             (&GROUP.replace("Rg-1", "rg%20one"), 400, Some("resourceGroupName")),

@@ -321,6 +321,29 @@ fn a6_a_reached_gate_is_pending_and_so_are_stage_and_run() {
 }
 
 #[test]
+fn a6_a_gate_of_a_group_blocks_that_group_only() {
+    let body = json!({"properties": {
+        "strategy": {"stages": [{"name": "s", "groups": [
+            {"name": "a", "beforeGates": [{"type": "Approval"}], "afterGates": [{"type": "Approval"}]}, {"name": "b"}]}]},
+        "managedClusterUpdate": {"upgrade": {"type": "NodeImageOnly"}},
+    }});
+    let request = run::parse(&body).expect("run");
+    let members = [fleet_member("a1", "a"), fleet_member("b1", "b")];
+    let plan = Plan::resolve(request.goal, request.strategy.as_ref(), &members).expect("plan");
+    let mut run = Run::new(Arc::new(plan));
+    step(&mut run, Input::Start, 1);
+    let tree = status::render(&run, Detail::Documented);
+    let states = [
+        "/stages/0/groups/0/status/state",
+        "/stages/0/groups/0/beforeGates/0/status/state",
+        "/stages/0/groups/0/afterGates/0/status/state",
+        "/stages/0/groups/1/status/state",
+    ];
+    let shown = states.map(|path| tree.pointer(path).and_then(Value::as_str).expect(path));
+    assert_eq!(shown, ["Pending", "Pending", "NotStarted", "Running"]);
+}
+
+#[test]
 fn choice_uncovered_members_and_reasons_are_shown_when_asked_for() {
     let mut run = update_run();
     let plain = status::render(&run, Detail::Documented);

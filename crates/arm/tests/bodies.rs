@@ -347,6 +347,9 @@ fn a2_service_labels_are_computed_and_those_sent_back_are_overwritten() {
     assert_eq!(with(None), expect, "no location where it is not known");
     expect["fleet.azure.com/location"] = json!("westus");
     assert_eq!(with(Some("westus")), expect);
+    let stored = member::with_service_labels(name(), request.cluster.clone(), None, request.labels, Some("westus"));
+    let moved = member::with_service_labels(name(), request.cluster, None, stored.labels, None);
+    assert_eq!(moved.location(), None, "a stored location does not outlive what is known");
 }
 
 #[test]
