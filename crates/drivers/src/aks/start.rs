@@ -219,8 +219,9 @@ impl AksDriver {
 fn still_unknown(trouble: Trouble) -> Trouble {
     match trouble {
         Trouble::Retry { detail, .. } | Trouble::Unknown(detail) => Trouble::Unknown(detail),
+        // Where there is no such cluster, nothing goes on that could be adopted.
+        gone @ (Trouble::Wait(Hold::Unreachable(_)) | Trouble::Permanent(_)) => gone,
         Trouble::Wait(hold) => Trouble::Unknown(hold.to_string()),
-        permanent @ Trouble::Permanent(_) => permanent,
     }
 }
 
