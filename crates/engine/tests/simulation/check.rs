@@ -207,7 +207,15 @@ fn sequence(plan: &Plan, _: &View, _: &Event, view: &View) -> Result<(), String>
     Ok(())
 }
 
-fn gates(plan: &Plan, _: &View, _: &Event, view: &View) -> Result<(), String> {
+fn gates(plan: &Plan, _: &View, event: &Event, view: &View) -> Result<(), String> {
+    let left = match event {
+        Event::GroupEnded(group, Outcome::Completed) => &plan.groups[*group as usize].after_gates,
+        Event::StageEnded(stage, Outcome::Completed) => &plan.stages[*stage as usize].after_gates,
+        _ => &Vec::new(),
+    };
+    if !left.is_empty() {
+        return fail(format!("{event:?} before its gate was passed"));
+    }
     for group in &plan.groups {
         let closed = !group.before_gates.is_empty() || !plan.stages[group.stage as usize].before_gates.is_empty();
         if closed && group.members.clone().any(|member| !untouched(&view.members[member as usize])) {
@@ -512,7 +520,7 @@ pub struct Outlook {
     pub now: Timestamp,
     pub work: Vec<Work>,
     pub wake: Option<Timestamp>,
-    /// Of the run, and of each stage, group and member.
+    /// Of the run if nothing runs, of each stage and group that is pending, and of each member.
     pub run: Vec<Reason>,
     pub stages: Vec<Vec<Reason>>,
     pub groups: Vec<Vec<Reason>>,
@@ -521,16 +529,22 @@ pub struct Outlook {
 
 impl Outlook {
     pub fn of(run: &Run, now: Timestamp) -> Self {
-        let plan = run.plan();
+        let view = View::of(run);
+        let pending = |state: State, part: Part| match state {
+            State::Pending => run.waiting_on(part),
+            _ => Vec::new(),
+        };
+        let stages = view.stages.iter().zip(0..).map(|(scope, at)| pending(scope.state, Part::Stage(at))).collect();
+        let groups = view.groups.iter().zip(0..).map(|(scope, at)| pending(scope.state, Part::Group(at))).collect();
         Self {
-            view: View::of(run),
             now,
             work: run.work(),
             wake: run.next_wake(),
-            run: run.waiting_on(Part::Run),
-            stages: (0..plan.stages.len() as u32).map(|at| run.waiting_on(Part::Stage(at))).collect(),
-            groups: (0..plan.groups.len() as u32).map(|at| run.waiting_on(Part::Group(at))).collect(),
-            members: (0..plan.members.len() as u32).map(|at| run.waiting_on(Part::Member(at))).collect(),
+            run: if view.counts.running > 0 { Vec::new() } else { run.waiting_on(Part::Run) },
+            stages,
+            groups,
+            members: (0..view.members.len() as u32).map(|at| run.waiting_on(Part::Member(at))).collect(),
+            view,
         }
     }
 }
@@ -560,7 +574,7 @@ fn reasons(_: &Plan, rest: &Outlook) -> Result<(), String> {
         }
     }
     let still = matches!(view.state, State::NotStarted | State::Pending | State::Stopped | State::Failed);
-    if still && rest.run.is_empty() {
+    if still && view.counts.running == 0 && rest.run.is_empty() {
         return fail(format!("the run is {:?} without a reason", view.state));
     }
     Ok(())

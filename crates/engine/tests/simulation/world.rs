@@ -9,7 +9,9 @@ use flotta_engine::{
     Event, Input, Plan, Run, Work,
     run::{Outcome, RunPhase, RunSnapshot, SkipTarget, State, Ticket},
 };
-use flotta_model::{Goal, Group, Labels, Member, Name, Stage, Strategy, UpgradeType, VersionTarget};
+use flotta_model::{
+    GateConfig, Goal, Group, Labels, Member, Name, Stage, Strategy, UpgradeType, VersionTarget, strategy::GateKind,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -44,6 +46,7 @@ pub struct Tally {
     pub completed_runs: u64,
     pub failed_runs: u64,
     pub skipped_runs: u64,
+    pub gated_runs: u64,
 }
 
 impl Tally {
@@ -78,6 +81,7 @@ impl Tally {
             ("completed runs", self.completed_runs),
             ("failed runs", self.failed_runs),
             ("skipped runs", self.skipped_runs),
+            ("runs left at a gate", self.gated_runs),
         ]
     }
 
@@ -106,6 +110,7 @@ impl Tally {
             &mut self.completed_runs,
             &mut self.failed_runs,
             &mut self.skipped_runs,
+            &mut self.gated_runs,
         ]
     }
 
@@ -229,7 +234,7 @@ impl World {
                 RunPhase::Ended(Outcome::Completed | Outcome::Skipped) => break,
                 RunPhase::Going => break,
                 _ if restarts > 30 => return Err(format!("still {:?} after {restarts} starts", self.run.phase())),
-                _ if restarts > 8 => (0..self.plan.members.len() as u32).for_each(|member| self.cloud.calm(member)),
+                _ if restarts > 4 => (0..self.plan.members.len() as u32).for_each(|member| self.cloud.calm(member)),
                 _ => {}
             }
             self.now += 1;
@@ -296,15 +301,15 @@ impl World {
     /// One input; every event of its outcome is held to the invariants. Sometimes the commit is lost.
     fn step(&mut self, input: &Input) -> Result<(), String> {
         let at = self.at();
-        let mut after = self.run.clone();
-        let Ok(events) = after.step(input, at) else {
-            return if after == self.run { Ok(()) } else { Err(format!("{input:?} was refused and changed the run")) };
+        let mut shadow = self.run.clone();
+        let Ok(events) = self.run.step(input, at) else {
+            return if shadow == self.run { Ok(()) } else { Err(format!("{input:?} was refused and changed the run")) };
         };
         if self.random.below(400) == 0 {
             self.tally.lost_commits += 1;
+            self.run = shadow;
             return self.crash();
         }
-        let mut shadow = self.run.clone();
         let mut before = View::of(&shadow);
         for event in events {
             shadow.apply(&event, at);
@@ -317,10 +322,9 @@ impl World {
             self.journal.push((at, event));
             before = view;
         }
-        if shadow != after {
+        if shadow != self.run {
             return Err(format!("the fold of the events is not what step left, after {input:?}"));
         }
-        self.run = after;
         let rest = Outlook::of(&self.run, at);
         for (name, invariant) in AT_REST {
             invariant(&self.plan, &rest).map_err(|broken| format!("{name}: {broken}\n  after {input:?}"))?;
@@ -371,8 +375,10 @@ impl World {
     }
 
     fn end(mut self) -> Result<Tally, String> {
-        let gated = self.plan.stages.iter().any(|stage| !stage.before_gates.is_empty())
-            || self.plan.groups.iter().any(|group| !group.before_gates.is_empty());
+        let stages = self.plan.stages.iter().map(|stage| stage.before_gates.len() + stage.after_gates.len());
+        let groups = self.plan.groups.iter().map(|group| group.before_gates.len() + group.after_gates.len());
+        let gated = stages.chain(groups).any(|gates| gates > 0);
+        self.tally.gated_runs += u64::from(self.run.phase() == RunPhase::Going);
         if self.run.phase() == RunPhase::Going && !gated {
             return Err("nothing comes any more and the run has not ended".into());
         }
@@ -410,21 +416,24 @@ fn random_plan(random: &mut Random) -> Plan {
         _ => Goal::new(UpgradeType::Full, Some(TARGET.into()), None),
     };
     let goal = goal.expect("goal");
-    let most = *random.pick(&[2, 4, 4, 8, 8, 8, 20, 60]);
+    let most = *random.pick(&[2, 2, 4, 4, 4, 8, 8, 8, 8, 20, 20, 60]);
     let mut members = Vec::new();
     if random.chance(5) {
         (0..random.below(6)).for_each(|_| members.push(random_member(members.len(), None)));
         return Plan::resolve(goal, None, &members).expect("plan");
     }
+    let gates = if random.chance(15) { 20 } else { 0 };
     let mut stages = Vec::new();
     for at in 0..random.range(1, 4) {
         let mut stage = Stage::new(name(format!("s{at}")), Vec::new());
         stage.max_concurrency = concurrency(random);
         stage.max_allowed_failures = failures(random);
         stage.after_wait_seconds = if random.chance(40) { random.below(9000) as u32 } else { 0 };
+        (stage.before_gates, stage.after_gates) = (gate(gates / 2, random), gate(gates / 2, random));
         let groups = random.range(0, 4);
         for group in 0..groups {
-            let group = random_group(name(format!("s{at}-g{group}")), random);
+            let mut group = random_group(name(format!("s{at}-g{group}")), random);
+            (group.before_gates, group.after_gates) = (gate(gates, random), gate(gates, random));
             (0..random.below(most)).for_each(|_| members.push(random_member(members.len(), Some(&group.name))));
             stage.groups.push(group);
         }
@@ -446,6 +455,11 @@ fn random_group(name: Name, random: &mut Random) -> Group {
     group.max_concurrency = concurrency(random);
     group.max_allowed_failures = failures(random);
     group
+}
+
+fn gate(percent: u64, random: &mut Random) -> Vec<GateConfig> {
+    let gate = GateConfig { display_name: None, kind: GateKind::Approval };
+    if random.chance(percent) { vec![gate] } else { Vec::new() }
 }
 
 fn concurrency(random: &mut Random) -> Option<flotta_model::Concurrency> {
