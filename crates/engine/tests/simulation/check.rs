@@ -295,10 +295,10 @@ fn times(_: &Plan, before: &View, event: &Event, view: &View) -> Result<(), Stri
     let between = |member: &Seen| member.state == State::NotStarted && member.steps_done > 0;
     let members = view.members.iter().filter(|member| !between(member)).map(|member| (member.state, member.times));
     for (state, times) in scopes.chain(members).chain([(view.state, view.times)]) {
-        if let (Some(started), Some(completed)) = (times.started, times.completed) {
-            if completed < started {
-                return fail(format!("{state:?}: completed {completed} before started {started}"));
-            }
+        if let (Some(started), Some(completed)) = (times.started, times.completed)
+            && completed < started
+        {
+            return fail(format!("{state:?}: completed {completed} before started {started}"));
         }
         let done = matches!(state, State::Completed | State::Failed | State::Skipped);
         if done != times.completed.is_some() {
@@ -563,7 +563,7 @@ fn reasons(_: &Plan, rest: &Outlook) -> Result<(), String> {
     let view = &rest.view;
     for (at, (member, reasons)) in view.members.iter().zip(&rest.members).enumerate() {
         let still = matches!(member.state, State::NotStarted | State::Pending);
-        if still != !reasons.is_empty() {
+        if still == reasons.is_empty() {
             return fail(format!("member {at} is {:?} with reasons {reasons:?}", member.state));
         }
     }
