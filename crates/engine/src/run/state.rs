@@ -600,9 +600,14 @@ impl Run {
         wait.into_iter().chain(worn).min()
     }
 
+    /// Whether [`Work::ResolveTarget`] is among the work, without asking for all of it.
+    pub fn resolving(&self) -> bool {
+        self.core.phase == RunPhase::Going && self.unresolved()
+    }
+
     /// Everything that should be going on outside.
     pub fn work(&self) -> Vec<Work> {
-        let resolve = (self.core.phase == RunPhase::Going && self.unresolved()).then_some(Work::ResolveTarget);
+        let resolve = self.resolving().then_some(Work::ResolveTarget);
         let members = self.active.iter().chain(&self.held).filter_map(|member| self.work_of(*member));
         resolve.into_iter().chain(members).collect()
     }
