@@ -1,0 +1,318 @@
+//! `flotta apply`: resources from a file, put in the order in which one needs the other, and left alone where they are
+//! there and equal.
+
+use std::path::Path;
+
+use flotta_model::{FleetName, Name};
+use serde_json::{Map, Value};
+
+use crate::{
+    cli::Write,
+    client::{
+        http::Api,
+        resources::Kind,
+    },
+    failure::{Failure, Kind as Blame},
+};
+
+/// The longest file, in bytes.
+const LONGEST: usize = 16 << 20;
+/// The most documents in a file.
+const MOST: usize = 10_000;
+
+/// A resource as a file wants it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its fleet, where the file names one; of a fleet, itself.
+    pub fleet: Option<FleetName>,
+    /// Its name.
+    pub name: String,
+    /// The body to put.
+    pub body: Value,
+}
+
+/// What became of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was not there.
+    Created,
+    /// It was there, and is another now.
+    Changed,
+    /// It was there and equal.
+    Unchanged,
+}
+
+impl Outcome {
+    /// As people say it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Changed => "changed",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+/// Reads a file, or standard input where it is `-`.
+pub fn read(path: &Path) -> Result<String, Failure> {
+    use std::io::Read;
+    let shown = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
+    let failed = |reason: String| Failure::new(Blame::Usage, format!("cannot read {shown}"), reason);
+    let mut text = String::new();
+    let limit = LONGEST as u64 + 1;
+    let read = match path == Path::new("-") {
+        true => std::io::stdin().take(limit).read_to_string(&mut text),
+        false => std::fs::File::open(path).and_then(|file| file.take(limit).read_to_string(&mut text)),
+    };
+    match read {
+        Ok(_) if text.len() > LONGEST => Err(failed(format!("it is longer than {LONGEST} bytes"))),
+        Ok(_) => Ok(text),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+/// The documents of a text, YAML or JSON; a list counts as its elements.
+pub fn documents(text: &str) -> Result<Vec<Value>, Failure> {
+    let wrong = |reason: String| Failure::new(Blame::Usage, "the file is neither YAML nor JSON", reason);
+    let json: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
+    let read = match json {
+        Ok(documents) => documents,
+        Err(_) => serde_saphyr::from_multiple(text).map_err(|error| wrong(error.to_string()))?,
+    };
+    let flat = read.into_iter().flat_map(|document| match document {
+        Value::Array(elements) => elements,
+        Value::Null => Vec::new(),
+        other => vec![other],
+    });
+    Ok(flat.collect())
+}
+
+/// The resources of a text, in the order in which they are put.
+pub fn parse(text: &str) -> Result<Vec<Wanted>, Failure> {
+    let documents = documents(text)?;
+    if documents.is_empty() {
+        return Err(Failure::new(Blame::Usage, "nothing to apply", "the file holds no document"));
+    }
+    if documents.len() > MOST {
+        return Err(Failure::new(Blame::Usage, "the file is too large", format!("more than {MOST} documents")));
+    }
+    let numbered = documents.into_iter().enumerate();
+    let mut wanted = numbered.map(|(index, document)| one(index + 1, document)).collect::<Result<Vec<_>, _>>()?;
+    wanted.sort_by_key(|wanted| wanted.kind);
+    let mut fleets = wanted.iter().filter(|wanted| wanted.kind == Kind::Fleet).filter_map(|wanted| wanted.fleet.clone());
+    if let (Some(only), None) = (fleets.next(), fleets.next()) {
+        for wanted in &mut wanted {
+            wanted.fleet.get_or_insert_with(|| only.clone());
+        }
+    }
+    Ok(wanted)
+}
+
+fn one(number: usize, document: Value) -> Result<Wanted, Failure> {
+    let wrong = |field: &str, reason: String| Failure {
+        field: Some(field.to_owned()),
+        ..Failure::new(Blame::Usage, format!("document {number} of the file is wrong"), reason)
+    };
+    let Value::Object(mut map) = document else {
+        return Err(wrong("", "it is not a map with 'kind', 'name' and 'properties'".into()));
+    };
+    let kind = kind_of(&mut map).map_err(|reason| wrong("kind", reason))?;
+    let mut string = |key: &str| match map.remove(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(other) => Err(wrong(key, format!("'{other}' is not text: put it in quotes"))),
+    };
+    let full = string("name")?.ok_or_else(|| wrong("name", "it is missing".into()))?;
+    let named = string("fleet")?;
+    // ARM templates name a child as fleet/child.
+    let (owner, name) = match full.split_once('/') {
+        Some((owner, name)) if kind != Kind::Fleet => (Some(owner.to_owned()), name.to_owned()),
+        _ => (named, full),
+    };
+    let owner = if kind == Kind::Fleet { Some(name.clone()) } else { owner };
+    if kind != Kind::Fleet {
+        name.parse::<Name>().map_err(|error| wrong("name", error.to_string()))?;
+    }
+    let fleet = owner.map(|fleet| fleet.parse()).transpose().map_err(|error| wrong("fleet", format!("{error}")))?;
+    for ignored in ["apiVersion", "id", "eTag", "systemData"] {
+        map.remove(ignored);
+    }
+    let allowed: &[&str] = match kind {
+        Kind::Fleet => &["properties", "location", "tags", "identity"],
+        _ => &["properties", "location"],
+    };
+    if let Some(unknown) = map.keys().find(|key| !allowed.contains(&key.as_str())) {
+        let known = format!("kind, name, fleet, {}", allowed.join(", "));
+        return Err(wrong(unknown, format!("a {} has no such field: use {known}; the rest goes below 'properties'", kind.word())));
+    }
+    Ok(Wanted { kind, fleet, name, body: Value::Object(map) })
+}
+
+fn kind_of(map: &mut Map<String, Value>) -> Result<Kind, String> {
+    let (kind, arm) = (map.remove("kind"), map.remove("type"));
+    let known = Kind::ALL.map(Kind::word).join(", ");
+    let ways = format!("use kind: {known}, or ARM's type: such as {}", Kind::Strategy.arm_type());
+    let given = kind.or(arm).ok_or_else(|| format!("it is missing: {ways}"))?;
+    let text = given.as_str().unwrap_or_default();
+    let known = |kind: &Kind| text.eq_ignore_ascii_case(kind.word()) || text.eq_ignore_ascii_case(kind.arm_type());
+    Kind::ALL.into_iter().find(known).ok_or_else(|| format!("{given} is no kind of resource: {ways}"))
+}
+
+/// Puts a resource unless it is there and equal.
+pub async fn apply(api: &Api, wanted: &Wanted, write: &Write) -> Result<Outcome, Failure> {
+    let target = match &wanted.fleet {
+        Some(fleet) => api.target.with_fleet(fleet.clone()),
+        None => api.target.clone(),
+    };
+    let api = Api { target, ..api.clone() };
+    let what = format!("look at {} '{}'", wanted.kind.singular(), wanted.name);
+    let url = api.target.resource_url(wanted.kind, &wanted.name)?;
+    let before = api.find(&what, url).await?.map(|answer| answer.body);
+    if before.as_ref().is_some_and(|before| essence(before, &wanted.body) == essence(&wanted.body, &wanted.body)) {
+        return Ok(Outcome::Unchanged);
+    }
+    let after = api.put(wanted.kind, &wanted.name, &wanted.body, write).await?.body;
+    match before {
+        None => Ok(Outcome::Created),
+        Some(before) if essence(&before, &wanted.body) == essence(&after, &wanted.body) => Ok(Outcome::Unchanged),
+        Some(_) => Ok(Outcome::Changed),
+    }
+}
+
+/// What of a resource its owner decides: without what the server adds, and without what is empty.
+fn essence(resource: &Value, wanted: &Value) -> Value {
+    let mut essence = resource.clone();
+    let strip = |value: Option<&mut Value>, keys: &[&str]| {
+        if let Some(Value::Object(map)) = value {
+            map.retain(|key, _| !keys.contains(&key.as_str()));
+        }
+    };
+    strip(Some(&mut essence), &["id", "name", "type", "eTag", "systemData"]);
+    if wanted.get("location").is_none() {
+        strip(Some(&mut essence), &["location"]);
+    }
+    strip(essence.get_mut("properties"), &["provisioningState", "status", "autoUpgradeProfileId", "meshProperties"]);
+    // A run made from a strategy shows its copy of it.
+    if wanted.pointer("/properties/updateStrategyId").is_some() && wanted.pointer("/properties/strategy").is_none() {
+        strip(essence.get_mut("properties"), &["strategy"]);
+    }
+    if let Some(Value::Object(labels)) = essence.pointer_mut("/properties/labels") {
+        labels.retain(|key, _| !key.starts_with("fleet.azure.com/"));
+    }
+    without_empty(essence)
+}
+
+fn without_empty(value: Value) -> Value {
+    let empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(elements) => elements.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    };
+    match value {
+        Value::Object(map) => {
+            let kept = map.into_iter().map(|(key, value)| (key, without_empty(value)));
+            Value::Object(kept.filter(|(_, value)| !empty(value)).collect())
+        }
+        Value::Array(elements) => Value::Array(elements.into_iter().map(without_empty).collect()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn names(text: &str) -> Vec<(Kind, Option<String>, String)> {
+        let wanted = parse(text).expect("parse");
+        wanted.into_iter().map(|w| (w.kind, w.fleet.map(|fleet| fleet.to_string()), w.name)).collect()
+    }
+
+    #[test]
+    fn documents_of_any_kind_come_in_the_order_they_need_each_other() {
+        let text = "
+kind: UpdateRun
+name: up
+properties: {managedClusterUpdate: {upgrade: {type: Full, kubernetesVersion: '1.34'}}}
+---
+type: Microsoft.ContainerService/fleets/updateStrategies
+name: shop/careful
+properties: {strategy: {stages: []}}
+---
+kind: fleetmember
+name: m
+fleet: other
+properties: {}
+---
+kind: Fleet
+name: shop
+location: local
+";
+        let fleet = |name: &str| Some(name.to_owned());
+        let expect = [
+            (Kind::Fleet, fleet("shop"), "shop".to_owned()),
+            (Kind::Member, fleet("other"), "m".into()),
+            (Kind::Strategy, fleet("shop"), "careful".into()),
+            (Kind::Run, fleet("shop"), "up".into()),
+        ];
+        assert_eq!(names(text), expect);
+    }
+
+    #[test]
+    fn json_may_be_one_object_a_list_or_several() {
+        let one = r#"{"kind": "Fleet", "name": "a"}"#;
+        assert_eq!(names(one).len(), 1);
+        assert_eq!(names(&format!("[{one}, {one}]")).len(), 2);
+        assert_eq!(names(&format!("{one}\n{one}")).len(), 2);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_the_way_out() {
+        let cases = [
+            ("kind: Gate\nname: a", "UpdateStrategy"),
+            ("name: a", "it is missing: use kind:"),
+            ("kind: Fleet", "it is missing"),
+            ("kind: UpdateStrategy\nname: a\nstages: []", "'properties'"),
+            ("kind: Fleet\nname: 7", "quotes"),
+            ("kind: FleetMember\nfleet: No\nname: a", "not a valid name"),
+            ("- 7", "is not a map"),
+            ("", "no document"),
+            ("a: [", "neither YAML nor JSON"),
+        ];
+        for (text, expect) in cases {
+            let failure = parse(text).expect_err(text);
+            assert_eq!(failure.kind, Blame::Usage);
+            assert!(failure.to_string().contains(expect), "{text}: {failure}");
+        }
+    }
+
+    #[test]
+    fn the_body_is_what_is_put_without_what_only_names_it() {
+        let text = "type: Microsoft.ContainerService/fleets\nname: a\napiVersion: x\nlocation: local\ntags: {b: c}";
+        let wanted = parse(text).expect("parse").remove(0);
+        assert_eq!(wanted.body, json!({"location": "local", "tags": {"b": "c"}}));
+    }
+
+    #[test]
+    fn what_the_server_adds_is_no_difference() {
+        let wanted = json!({"properties": {"clusterResourceId": "x", "group": "eu", "labels": {"a": "b"}}});
+        let there = json!({"id": "i", "name": "m", "eTag": "e", "systemData": {}, "properties": {
+            "clusterResourceId": "x", "group": "eu", "provisioningState": "Succeeded", "status": {"lastOperationId": "o"},
+            "labels": {"a": "b", "fleet.azure.com/location": "l"}}});
+        assert_eq!(essence(&there, &wanted), essence(&wanted, &wanted));
+        let less = json!({"properties": {"clusterResourceId": "x", "labels": {"a": "b"}}});
+        assert_ne!(essence(&there, &less), essence(&less, &less), "a group that is taken away is a change");
+    }
+
+    #[test]
+    fn a_run_made_from_a_strategy_equals_itself() {
+        let wanted = json!({"properties": {"updateStrategyId": "/s", "managedClusterUpdate": {"upgrade": {"type": "NodeImageOnly"}}}});
+        let mut there = wanted.clone();
+        there["properties"]["strategy"] = json!({"stages": [{"name": "a"}]});
+        assert_eq!(essence(&there, &wanted), essence(&wanted, &wanted));
+    }
+}

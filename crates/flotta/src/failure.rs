@@ -1,0 +1,118 @@
+//! What went wrong, for the person at the terminal: one block that says what failed, why, where, and the way out.
+
+use std::fmt;
+
+use owo_colors::OwoColorize;
+
+use crate::output::clean;
+
+/// Something that failed, with what helps to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Who is to blame; the exit code comes from it.
+    pub kind: Kind,
+    /// What was being done, such as `cannot create run 'up'`.
+    pub what: String,
+    /// Why it did not work.
+    pub cause: String,
+    /// The field at fault, as a path.
+    pub field: Option<String>,
+    /// Further causes.
+    pub details: Vec<String>,
+    /// The way out.
+    pub hint: Option<String>,
+}
+
+/// Kinds of failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The thing itself failed.
+    Failed,
+    /// The command line, or a file, is wrong.
+    Usage,
+    /// The server said no.
+    Refused,
+    /// Nobody answers.
+    Unreachable,
+}
+
+impl Kind {
+    /// The exit code of the process.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Refused => 3,
+            Self::Unreachable => 4,
+        }
+    }
+}
+
+impl Failure {
+    /// A failure without details.
+    pub fn new(kind: Kind, what: impl Into<String>, cause: impl Into<String>) -> Self {
+        let (what, cause) = (what.into(), cause.into());
+        Self { kind, what, cause, field: None, details: Vec::new(), hint: None }
+    }
+
+    /// The same, with a way out.
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+}
+
+/// Plain with `{}`, coloured with `{:#}`.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let label = |text: &str| match f.alternate() {
+            true => text.bold().red().to_string(),
+            false => text.to_owned(),
+        };
+        let aside = |text: &str| match f.alternate() {
+            true => text.cyan().to_string(),
+            false => text.to_owned(),
+        };
+        write!(f, "{} {}\n  {}", label("error:"), clean(&self.what), clean(&self.cause))?;
+        if let Some(field) = &self.field {
+            write!(f, "\n  {} {}", aside("field:"), clean(field))?;
+        }
+        for detail in &self.details {
+            write!(f, "\n  - {}", clean(detail))?;
+        }
+        match &self.hint {
+            Some(hint) => write!(f, "\n  {} {}", aside("hint:"), clean(hint)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_one_block_with_cause_field_and_way_out() {
+        let failure = Failure {
+            field: Some("properties.strategy.stages[0].name".into()),
+            details: vec!["(Second) also\u{1b}[31m this".into()],
+            ..Failure::new(Kind::Refused, "cannot create run 'up'", "(InvalidParameter) 'A' is not a valid name")
+                .hint("use lower-case letters")
+        };
+        insta::assert_snapshot!(failure, @r"
+        error: cannot create run 'up'
+          (InvalidParameter) 'A' is not a valid name
+          field: properties.strategy.stages[0].name
+          - (Second) also�[31m this
+          hint: use lower-case letters
+        ");
+        assert!(format!("{failure:#}").contains("\u{1b}["), "the coloured form has colours");
+    }
+
+    #[test]
+    fn each_kind_has_its_exit_code() {
+        let codes = [Kind::Failed, Kind::Usage, Kind::Refused, Kind::Unreachable].map(Kind::exit_code);
+        assert_eq!(codes, [1, 2, 3, 4]);
+    }
+}

@@ -1,0 +1,104 @@
+//! Reasons why members wait, as sentences. The server's reasons are typed; a kind that is new here is shown as it is.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::text::duration;
+
+/// A reason as a sentence, such as `14 members for a slot in 'prod' (3 at once)`.
+pub fn sentence(reason: &Value, now: Timestamp) -> String {
+    let why = reason.get("message").or_else(|| reason.get("why")).unwrap_or(reason);
+    let members = match reason.get("members").and_then(Value::as_u64).unwrap_or(0) {
+        0 => String::new(),
+        1 => "1 member ".into(),
+        count => format!("{count} members "),
+    };
+    let until = reason.get("until").and_then(Value::as_str).and_then(|until| until.parse::<Timestamp>().ok());
+    let until = until.map(|until| match until > now {
+        true => format!(", in {} at the earliest", duration(now, until)),
+        false => ", due now".into(),
+    });
+    format!("{members}{}{}", phrase(why), until.unwrap_or_default())
+}
+
+fn phrase(why: &Value) -> String {
+    match why {
+        Value::String(word) => plain(word),
+        Value::Object(map) if map.len() == 1 => {
+            map.iter().next().map(|(kind, about)| with(kind, about)).unwrap_or_default()
+        }
+        other => other.to_string(),
+    }
+}
+
+fn plain(word: &str) -> String {
+    let known = match word {
+        "NotStarted" => "for the run to be started",
+        "Stopping" => "because the run is coming to a halt",
+        "Stopped" => "because the run was stopped",
+        "Failed" => "because the run failed",
+        "ResolvingTarget" => "for the target version to be resolved",
+        other => other,
+    };
+    known.to_owned()
+}
+
+fn with(kind: &str, about: &Value) -> String {
+    let text = |key: &str| match about.get(key) {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => "?".into(),
+    };
+    match (kind, about) {
+        ("EarlierStage", Value::String(stage)) => format!("for stage '{stage}', which comes earlier"),
+        ("Gate", Value::String(of)) => format!("for a gate of '{of}'"),
+        ("StageWait", Value::String(stage)) => format!("for the wait after stage '{stage}'"),
+        ("Slot", _) => format!("for a slot in '{}' ({} at once)", text("of"), text("limit")),
+        ("FailureLimit", _) => {
+            format!("because '{}' has {} failures, more than its limit of {}", text("of"), text("failures"), text("limit"))
+        }
+        ("Held", hold) => format!("held: {}", held(hold)),
+        (kind, Value::String(text)) => format!("{kind}: {text}"),
+        (kind, about) => format!("{kind}: {about}"),
+    }
+}
+
+/// A hold, in the model's own words.
+fn held(hold: &Value) -> String {
+    match serde_json::from_value::<flotta_model::Hold>(hold.clone()) {
+        Ok(hold) => hold.to_string(),
+        Err(_) => phrase(hold),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_of_reason_has_its_sentence() {
+        let now = "2026-01-01T00:00:00Z".parse().expect("time");
+        let cases = [
+            (json!({"why": {"Slot": {"of": "prod", "limit": 3}}, "members": 14}), "14 members for a slot in 'prod' (3 at once)"),
+            (json!({"why": "NotStarted", "members": 1}), "1 member for the run to be started"),
+            (
+                json!({"why": {"StageWait": "canary"}, "until": "2026-01-01T00:05:00Z", "members": 0}),
+                "for the wait after stage 'canary', in 5m 00s at the earliest",
+            ),
+            (json!({"why": {"Held": {"Claimed": {"by": "f/up"}}}, "members": 2}), "2 members held: held by run f/up"),
+            (json!({"why": {"Held": "Throttled"}, "members": 2}), "2 members held: the provider asked to slow down"),
+            (json!({"why": {"Held": {"Eclipse": "moon"}}, "members": 2}), "2 members held: Eclipse: moon"),
+            (json!({"why": "waiting for the moon", "members": 2}), "2 members waiting for the moon"),
+            (
+                json!({"why": {"FailureLimit": {"of": "eu", "failures": 3, "limit": 2}}, "members": 4}),
+                "4 members because 'eu' has 3 failures, more than its limit of 2",
+            ),
+            (json!({"why": {"EarlierStage": "canary"}, "members": 4}), "4 members for stage 'canary', which comes earlier"),
+        ];
+        for (reason, expect) in cases {
+            assert_eq!(sentence(&reason, now), expect);
+        }
+    }
+}
