@@ -237,3 +237,64 @@ async fn choice_a_minor_is_resolved_to_its_newest_patch_when_the_run_starts() {
         Some("1.33.2")
     );
 }
+
+/// What the cloud was asked, as its own log has it.
+async fn requests(world: &World, after: u64) -> Vec<flotta_simulator::Request> {
+    use tower::ServiceExt;
+    let uri = format!("/simulator/requests?after={after}&limit=100000");
+    let request = http::Request::builder().uri(uri).body(Default::default()).expect("request");
+    let answer = router_transport(world.simulator.router()).oneshot(request).await.expect("answer");
+    let mut page: serde_json::Value = serde_json::from_slice(answer.body()).expect("json");
+    serde_json::from_value(page["value"].take()).expect("requests")
+}
+
+/// The most requests in any 60 s.
+fn busiest_minute(times: &[jiff::Timestamp]) -> usize {
+    let minute = |from: usize| times[from..].partition_point(|at| at.duration_since(times[from]).as_secs() < 60);
+    (0..times.len()).map(minute).max().unwrap_or(0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn d5_with_500_upgrades_in_flight_every_minute_stays_below_the_provider_s_buckets() {
+    use flotta_simulator::CallKind as Call;
+    let template = "
+behaviour: { durationScale: 8 }
+templates:
+  - count: 500
+    cluster: { name: 'c{n}', region: westeurope, version: 1.32.6, pools: [{ name: p1 }], member: { group: a } }
+";
+    let world = World::new(template).await;
+    let group =
+        Group { max_concurrency: Some("500".parse().expect("limit")), ..Group::new("a".parse().expect("name")) };
+    let stage = Stage { max_concurrency: group.max_concurrency, ..Stage::new("s".parse().expect("name"), vec![group]) };
+    let run = world.run("r1", "1.33.2", Some(Strategy::new(vec![stage]).expect("strategy"))).await;
+    world.tell(&run, Input::Start).await.expect("started");
+    let (mut log, mut most_in_flight) = (Vec::new(), 0);
+    while world.see(&run, Run::state).await != State::Completed {
+        world.clock.pause(Duration::from_secs(120)).await;
+        let after = log.last().map_or(0, |last: &flotta_simulator::Request| last.number);
+        log.extend(requests(&world, after).await);
+        let moving = |run: &Run| (0..500).filter(|member| run.member(*member).pledge().is_some()).count();
+        most_in_flight = most_in_flight.max(world.see(&run, moving).await);
+        assert!(log.len() < 1_000_000, "the run does not end");
+    }
+    assert_eq!(most_in_flight, 500, "all upgrades were in flight at one time");
+    assert_eq!(log.iter().filter(|request| request.status == 429).count(), 0);
+    let times = |wanted: &dyn Fn(&flotta_simulator::Request) -> bool| {
+        log.iter().filter(|request| wanted(request)).map(|request| request.time).collect::<Vec<_>>()
+    };
+    let operations = busiest_minute(&times(&|request| request.call == Some(Call::GetOperation)));
+    assert!(operations <= 200 + 120, "operation status: {operations} in a minute");
+    let of_the_rest = |request: &flotta_simulator::Request| {
+        !matches!(request.call, None | Some(Call::GetOperation | Call::GetCluster | Call::PutCluster | Call::PutPool))
+    };
+    let rest = busiest_minute(&times(&of_the_rest));
+    assert!(rest <= 60 + 60, "everything else: {rest} in a minute");
+    for cluster in ["c1", "c250", "c500"] {
+        let of =
+            |call| times(&move |request| request.call == Some(call) && request.cluster.as_deref() == Some(cluster));
+        let (reads, writes) = (busiest_minute(&of(Call::GetCluster)), busiest_minute(&of(Call::PutCluster)));
+        assert!(reads <= 60 + 60 && writes <= 20 + 1, "{cluster}: {reads} reads, {writes} writes in a minute");
+    }
+    println!("busiest minute: {operations} operation reads, {rest} other requests; {} requests in all", log.len());
+}
