@@ -74,6 +74,10 @@ pub async fn fold(store: &dyn Store, id: Uuid) -> Result<Folded, Error> {
     });
     let (mut run, snapshot) = restored.unwrap_or_else(|| (Run::new(plan), 0));
     let (mut number, mut last) = (snapshot, None);
+    if snapshot > 0 {
+        // Time does not go back behind the last entry, also where the snapshot has folded it in already.
+        last = store.journal(id, snapshot - 1, 1).await?.first().map(|entry| entry.at);
+    }
     loop {
         let entries = store.journal(id, number, PAGE).await?;
         let full = entries.len() == PAGE as usize;
