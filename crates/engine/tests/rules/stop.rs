@@ -209,3 +209,35 @@ fn a7_stop_before_the_minor_is_resolved() {
     bench.tell(Input::TargetResolved(v(TARGET)));
     bench.check("Running; s Running; a Running R");
 }
+
+#[test]
+fn choice_a_member_that_fails_in_its_second_step_begins_anew() {
+    let mut bench = Bench::started(&["s / a x2"]);
+    bench.two_steps("a-0");
+    bench.move_("a-0");
+    bench.step_done("a-0");
+    bench.fail("a-0");
+    bench.start();
+    assert_eq!((bench.attempt("a-0"), bench.run.member(0).steps_done), (2, 0));
+    bench.stop();
+    bench.check("Stopped; s Stopped; a Stopped NN");
+    bench.start();
+    bench.finish("a-0");
+    bench.check("Running; s Running; a Running CR");
+}
+
+#[test]
+fn choice_a_member_between_steps_goes_before_a_retry_that_stands_earlier() {
+    let mut bench = Bench::started(&["s / a mc=2 mf=1 x2"]);
+    bench.two_steps("a-1");
+    bench.move_("a-0");
+    bench.move_("a-1");
+    bench.stop();
+    bench.fail("a-0");
+    bench.step_done("a-1");
+    bench.look("a-1");
+    bench.check("Stopped; s Stopped; a Stopped FP");
+    let events = bench.start();
+    let started: Vec<&Event> = events.iter().filter(|event| matches!(event, Event::MemberStarted(_))).collect();
+    assert_eq!(started, [&Event::MemberStarted(1), &Event::MemberStarted(0)]);
+}

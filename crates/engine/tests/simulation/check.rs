@@ -428,7 +428,10 @@ fn ends(plan: &Plan, before: &View, event: &Event, _: &View) -> Result<(), Strin
                             && (scope.skip_asked || states().all(|state| state == State::Skipped))
                     }
                     Outcome::Completed => {
-                        !failed && waited && states().all(|state| matches!(state, State::Completed | State::Skipped))
+                        !failed
+                            && waited
+                            && states().all(|state| matches!(state, State::Completed | State::Skipped))
+                            && states().any(|state| state == State::Completed)
                     }
                 }
         }
@@ -493,7 +496,9 @@ fn transitions(_: &Plan, before: &View, event: &Event, view: &View) -> Result<()
             continue;
         }
         let right = match (old.state, new.state) {
-            (State::Failed, State::NotStarted) => *event == Event::Resumed && new.attempt == old.attempt + 1,
+            (State::Failed, State::NotStarted) => {
+                *event == Event::Resumed && new.attempt == old.attempt + 1 && new.steps_done == 0
+            }
             (State::Failed, State::Skipped) => matches!(event, Event::Skipped(_)),
             (State::Failed, _) => false,
             (State::Pending, State::NotStarted) if old.stopped_between => *event == Event::Resumed,

@@ -95,9 +95,10 @@ impl Cloud {
             Work::ResolveTarget => Some(Input::TargetResolved(TARGET)),
             Work::Look(ticket) | Work::Probe(ticket) => Some(self.look(*ticket, now)),
             Work::Send(ticket) if current(ticket) => Some(self.send(run, *ticket, now)?),
-            Work::Send(_) => None,
+            Work::Send(ticket) => Some(Input::Accepted { ticket: *ticket, operation: "late".into(), adopted: true }),
             Work::Follow(ticket) if current(ticket) => self.follow(run, *ticket, now, at)?,
-            Work::Follow(_) => None,
+            Work::Follow(ticket) if now.is_multiple_of(2) => Some(Input::StepSucceeded(*ticket)),
+            Work::Follow(ticket) => Some(Input::StepFailed(*ticket, Fault::new("Late", "too late"))),
         })
     }
 

@@ -12,7 +12,7 @@ mod world;
 use world::{Tally, World};
 
 /// Lives in an ordinary test.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 100;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())

@@ -302,9 +302,13 @@ impl World {
     fn step(&mut self, input: &Input) -> Result<(), String> {
         let at = self.at();
         let mut shadow = self.run.clone();
+        let stale = answers(input).is_some_and(|ticket| self.run.member(ticket.member).turn != ticket.turn);
         let Ok(events) = self.run.step(input, at) else {
             return if shadow == self.run { Ok(()) } else { Err(format!("{input:?} was refused and changed the run")) };
         };
+        if stale && events != shadow.clone().step(&Input::Tick, at).unwrap_or_default() {
+            return Err(format!("an answer that is stale did something: {input:?} led to {events:?}"));
+        }
         if self.random.below(400) == 0 {
             self.tally.lost_commits += 1;
             self.run = shadow;
@@ -401,6 +405,19 @@ fn ticket(work: &Work) -> Option<Ticket> {
     match work {
         Work::ResolveTarget => None,
         Work::Look(ticket) | Work::Probe(ticket) | Work::Send(ticket) | Work::Follow(ticket) => Some(*ticket),
+    }
+}
+
+/// The ticket that an input answers to.
+fn answers(input: &Input) -> Option<Ticket> {
+    match input {
+        Input::Seen(ticket, _)
+        | Input::Held(ticket, _)
+        | Input::Accepted { ticket, .. }
+        | Input::NotAccepted(ticket)
+        | Input::StepSucceeded(ticket)
+        | Input::StepFailed(ticket, _) => Some(*ticket),
+        _ => None,
     }
 }
 
