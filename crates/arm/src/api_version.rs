@@ -166,8 +166,14 @@ fn remove(value: &mut Value, path: &[&str]) {
 /// are.
 pub fn merge_unknown(stored: &Value, incoming: Value, version: ApiVersion) -> Value {
     let mut merged = strip(incoming, version);
+    // A fleet may be sent without properties, and has some to keep all the same.
+    let bare = merged.as_object_mut().filter(|top| top.get("properties").is_none_or(Value::is_null));
+    let was_bare = bare.map(|top| top.insert("properties".into(), Value::Object(Map::new()))).is_some();
     for path in version.unknown() {
         keep(stored, &mut merged, &path);
+    }
+    if let (true, Some(top)) = (was_bare, merged.as_object_mut()) {
+        top.retain(|key, value| key != "properties" || value.as_object().is_none_or(|value| !value.is_empty()));
     }
     merged
 }
@@ -279,6 +285,14 @@ mod tests {
         ]));
         assert_eq!(merge_unknown(&stored, incoming.clone(), version("2023-10-15")), expect);
         assert_eq!(merge_unknown(&stored, incoming.clone(), ApiVersion::NEWEST), incoming, "the newest says it all");
+    }
+
+    #[test]
+    fn choice_a_put_without_properties_keeps_those_that_its_version_cannot_know() {
+        let stored = json!({"location": "a", "properties": {"hubProfile": {"dnsPrefix": "x"}}});
+        let old = version("2023-10-15");
+        assert_eq!(merge_unknown(&stored, json!({"location": "a"}), old), stored);
+        assert_eq!(merge_unknown(&json!({}), json!({"location": "a"}), old), json!({"location": "a"}));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Fleets.
 
 use flotta_arm::{
+    api_version::ApiVersion,
     doc::{FleetDoc, MemberDoc, ProvisioningState, RunDoc, StrategyDoc, SystemData},
     error::ArmError,
     fleet,
@@ -50,8 +51,9 @@ fn id(doc: &FleetDoc) -> String {
 }
 
 async fn put(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> {
-    let request = fleet::parse(&call.json()?)?;
     let before: Option<Stored<FleetDoc>> = call.find(Collection::Fleets, &fleet.key()).await?;
+    let known = before.as_ref().map(|stored| stored.value.render(&id(&stored.value), "", ApiVersion::NEWEST));
+    let request = fleet::parse(&call.meant(known.as_ref())?)?;
     call.conditions.check(before.as_ref().map(|stored| stored.document.etag.as_str()))?;
     if let Some(stored) = &before
         && fleet::region(&stored.value.fleet.location) != fleet::region(&request.location)
@@ -90,7 +92,7 @@ async fn put(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> {
 }
 
 async fn patch(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> {
-    let change = fleet::parse_patch(&call.json()?)?;
+    let change = fleet::parse_patch(&call.meant(None)?)?;
     let Stored { mut value, document } = get(call, fleet).await?;
     call.conditions.check(Some(&document.etag))?;
     value.fleet.tags = change.tags.unwrap_or(value.fleet.tags);
@@ -106,8 +108,8 @@ async fn delete(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> {
     let before: Option<Stored<FleetDoc>> = call.find(Collection::Fleets, &fleet.key()).await?;
     call.conditions.check(before.as_ref().map(|stored| stored.document.etag.as_str()))?;
     let Some(Stored { value, document }) = before else { return Ok(Reply::nothing()) };
-    let all_runs: Vec<Stored<RunDoc>> = call.all(Collection::Runs, &fleet.key()).await?;
-    for stored in &all_runs {
+    let mut ended = Vec::new();
+    for stored in call.all::<RunDoc>(Collection::Runs, &fleet.key()).await? {
         let state = runs::state(call, fleet, &stored.value).await?;
         if matches!(state, State::Running | State::Pending | State::Stopping | State::Stopped) {
             let message = format!(
@@ -116,9 +118,10 @@ async fn delete(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> {
             );
             return Err(ArmError::conflict(message));
         }
+        ended.push((stored, state == State::NotStarted));
     }
-    for stored in &all_runs {
-        runs::retire(call, fleet, stored).await?;
+    for (stored, only_idle) in &ended {
+        runs::retire(call, fleet, stored, Box::new(|_| true), *only_idle).await?;
     }
     let (operation, operation_put) = provider::ended_operation(call)?;
     let mut batch = documents::puts(vec![operation_put]);
@@ -151,9 +154,6 @@ async fn add_children(call: &Call, fleet: &FleetRef, batch: &mut Batch) -> Resul
 
 /// The fleets of a subscription or of a resource group.
 pub async fn list(call: &Call, target: &Target) -> Result<Reply, ArmError> {
-    if call.method != Method::GET {
-        return Err(call.method_not_allowed(target));
-    }
     let page = Page::of(&call.query)?;
     let (found, more) = match target {
         Target::FleetsOfGroup { subscription, resource_group } => {
@@ -196,9 +196,6 @@ async fn of_subscription(
 
 /// A fleet of flotta has no hub cluster.
 pub async fn credentials(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> {
-    if call.method != Method::POST {
-        return Err(ArmError::method_not_allowed(call.method.as_str(), "POST"));
-    }
     must_exist(call, fleet).await?;
     let message =
         format!("{} '{}' has no hub cluster, so there are no credentials", Kind::Fleet.resource_type(), fleet.fleet);

@@ -29,7 +29,7 @@ use axum::{
     response::Response,
 };
 use flotta_arm::{
-    api_version::ApiVersion,
+    api_version::{ApiVersion, merge_unknown, strip},
     conditions::Conditions,
     doc::{Principal, PrincipalKind},
     error::ArmError,
@@ -39,7 +39,7 @@ use flotta_clock::Clock;
 use flotta_orchestrator::Orchestrator;
 use flotta_store::Store;
 use http::{HeaderMap, Method, header};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -105,6 +105,15 @@ impl Call {
         flotta_arm::parse_body(&self.body)
     }
 
+    /// The body as its api-version means it: what that cannot know is left out, and kept where `known` has it already.
+    pub fn meant(&self, known: Option<&Value>) -> Result<Value, ArmError> {
+        let body = self.json()?;
+        Ok(match known {
+            Some(known) => merge_unknown(known, body, self.version),
+            None => strip(body, self.version),
+        })
+    }
+
     pub fn method_not_allowed(&self, target: &Target) -> ArmError {
         ArmError::method_not_allowed(self.method.as_str(), target.methods())
     }
@@ -145,8 +154,12 @@ impl Call {
             _ => ApiVersion::of(&query)?,
         };
         let conditions = conditions(&head.headers)?;
-        let body = Limited::new(body, LARGEST_BODY).collect().await;
-        let body = body.map_err(|_| ArmError::request_entity_too_large(LARGEST_BODY))?.to_bytes().to_vec();
+        let body =
+            Limited::new(body, LARGEST_BODY).collect().await.map_err(|error| match error.is::<LengthLimitError>() {
+                true => ArmError::request_entity_too_large(LARGEST_BODY),
+                false => ArmError::invalid_request_content("it broke off"),
+            });
+        let body = body?.to_bytes().to_vec();
         let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
         let call = Self {
             now: app.orchestrator.clock().now(),
@@ -170,21 +183,23 @@ fn conditions(headers: &HeaderMap) -> Result<Conditions, ArmError> {
 }
 
 async fn route(call: &Call, target: Target, beside: Beside) -> Result<Reply, ArmError> {
-    if beside == Beside::WaitingOn {
-        return match (&call.method, target) {
-            (&Method::GET, Target::Run(fleet, name)) => runs::waiting_on(call, &fleet, &name).await,
-            (_, Target::Run(..)) => Err(ArmError::method_not_allowed(call.method.as_str(), "GET")),
-            _ => Err(ArmError::no_such_route(&call.path)),
-        };
+    let allowed = match (beside, &target) {
+        (Beside::Nothing, _) => target.methods(),
+        (Beside::WaitingOn, Target::Run(..)) => "GET",
+        (Beside::WaitingOn, _) => return Err(ArmError::no_such_route(&call.path)),
+    };
+    if !allowed.split(", ").any(|method| method == call.method.as_str()) {
+        return Ok(Reply::method_not_allowed(call.method.as_str(), allowed));
     }
     match &target {
+        Target::Run(fleet, name) if beside == Beside::WaitingOn => runs::waiting_on(call, fleet, name).await,
         Target::Fleet(fleet) => fleets::one(call, &target, fleet).await,
         Target::FleetsOfGroup { .. } | Target::FleetsOfSubscription { .. } => fleets::list(call, &target).await,
         Target::Member(fleet, name) => members::one(call, &target, fleet, name).await,
         Target::Strategy(fleet, name) => strategies::one(call, &target, fleet, name).await,
         Target::Run(fleet, name) => runs::one(call, &target, fleet, name).await,
-        Target::RunAction(fleet, name, action) => runs::act(call, &target, fleet, name, *action).await,
-        Target::Children(fleet, kind) => children(call, &target, fleet, *kind).await,
+        Target::RunAction(fleet, name, action) => runs::act(call, fleet, name, *action).await,
+        Target::Children(fleet, kind) => children(call, fleet, *kind).await,
         Target::Gate(fleet, id) => Err(fleet.child_not_found(Kind::Gate, id)),
         Target::Profile(fleet, name) => provider::no_profiles(call, fleet, name),
         Target::GenerateUpdateRun(fleet, name) => Err(fleet.child_not_found(Kind::Profile, name)),
@@ -196,10 +211,7 @@ async fn route(call: &Call, target: Target, beside: Beside) -> Result<Reply, Arm
     }
 }
 
-async fn children(call: &Call, target: &Target, fleet: &FleetRef, kind: Kind) -> Result<Reply, ArmError> {
-    if call.method != Method::GET {
-        return Err(call.method_not_allowed(target));
-    }
+async fn children(call: &Call, fleet: &FleetRef, kind: Kind) -> Result<Reply, ArmError> {
     fleets::must_exist(call, fleet).await?;
     match kind {
         Kind::Member => members::list(call, fleet).await,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flotta_arm::{
-    api_version::{ApiVersion, merge_unknown},
+    api_version::ApiVersion,
     doc::{MemberDoc, ProvisioningState, RunDoc, SystemData},
     error::ArmError,
     member,
@@ -61,12 +61,9 @@ async fn locate(call: &Call, cluster: &ClusterId) -> Option<String> {
 async fn put(call: &Call, fleet: &FleetRef, name: &Name, location: &str) -> Result<Reply, ArmError> {
     let before = find(call, fleet, name).await?;
     call.conditions.check(before.as_ref().map(|stored| stored.document.etag.as_str()))?;
-    let mut body = call.json()?;
-    if let Some(stored) = &before {
-        let known = stored.value.render(&fleet.child_id(Kind::Member, name), &stored.document.etag, ApiVersion::NEWEST);
-        body = merge_unknown(&known, body, call.version);
-    }
-    let request = member::parse(&body)?;
+    let id = fleet.child_id(Kind::Member, name);
+    let known = before.as_ref().map(|stored| stored.value.render(&id, "", ApiVersion::NEWEST));
+    let request = member::parse(&call.meant(known.as_ref())?)?;
     if let Some(stored) = &before
         && stored.value.member.cluster != request.cluster
     {
@@ -134,7 +131,7 @@ async fn join(call: &Call, fleet: &FleetRef, name: &Name, cluster: &ClusterId) -
 }
 
 async fn patch(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmError> {
-    let change = member::parse_patch(&call.json()?)?;
+    let change = member::parse_patch(&call.meant(None)?)?;
     let Stored { mut value, document } = get(call, fleet, name).await?;
     call.conditions.check(Some(&document.etag))?;
     let Member { cluster, group, labels, .. } = value.member.clone();

@@ -64,9 +64,6 @@ pub async fn operation_result(call: &Call, id: Uuid) -> Result<Reply, ArmError> 
 }
 
 async fn find(call: &Call, id: Uuid) -> Result<Operation, ArmError> {
-    if call.method != Method::GET {
-        return Err(ArmError::method_not_allowed(call.method.as_str(), "GET"));
-    }
     let found: Option<Stored<Operation>> = call.find(Collection::Operations, &id.to_string()).await?;
     let missing = || ArmError::new(404, "OperationNotFound", format!("there is no operation '{id}'"));
     found.map(|stored| stored.value).ok_or_else(missing)

@@ -57,6 +57,11 @@ impl Reply {
         Self::new(status, Some(error.body())).with(HeaderName::from_static("x-ms-failure-cause"), cause)
     }
 
+    /// 405, with the methods that are possible.
+    pub fn method_not_allowed(method: &str, allowed: &str) -> Self {
+        Self::refused(&ArmError::method_not_allowed(method, allowed)).with(header::ALLOW, allowed)
+    }
+
     fn with(mut self, name: HeaderName, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self

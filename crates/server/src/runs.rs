@@ -1,7 +1,6 @@
 //! Update runs.
 
 use flotta_arm::{
-    api_version::merge_unknown,
     doc::{MemberDoc, RunDoc, SystemData},
     error::ArmError,
     paging::{self, Page},
@@ -15,7 +14,7 @@ use flotta_engine::{
     run::{Part, RunPhase},
 };
 use flotta_model::{ImageSelection, Name, Strategy};
-use flotta_orchestrator::{Command, Error, Moment, RunRef};
+use flotta_orchestrator::{Command, Error, Moment, NumberCheck, RunRef};
 use flotta_store::{Batch, Collection};
 use http::Method;
 use serde_json::{Value, json};
@@ -46,7 +45,7 @@ pub async fn one(call: &Call, target: &Target, fleet: &FleetRef, name: &Name) ->
                 call.conditions.check(None)?;
                 return Ok(Reply::nothing());
             };
-            retire(call, fleet, &stored).await?;
+            retire(call, fleet, &stored, check(call, stored.value.run), false).await?;
             Ok(Reply::done())
         }
         _ => Err(call.method_not_allowed(target)),
@@ -88,23 +87,21 @@ async fn show(call: &Call, fleet: &FleetRef, doc: &RunDoc) -> Result<Value, ArmE
 }
 
 /// A check of If-Match against a run's number, for the one who knows that number.
-fn check(call: &Call, id: Uuid) -> flotta_orchestrator::NumberCheck {
+fn check(call: &Call, id: Uuid) -> NumberCheck {
     let conditions = call.conditions.clone();
     Box::new(move |number| conditions.check(Some(&etag(id, number))).is_ok())
 }
 
 async fn put(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmError> {
     let before = find(call, fleet, name).await?;
-    let body = call.json()?;
+    let known = before.as_ref().map(|stored| stored.value.request());
+    let request = run::parse(&call.meant(known.as_ref())?)?;
     match before {
         None => {
             call.conditions.check(None)?;
-            create(call, fleet, name, run::parse(&body)?).await
+            create(call, fleet, name, request).await
         }
-        Some(stored) => {
-            let request = run::parse(&merge_unknown(&stored.value.request(), body, call.version))?;
-            update(call, fleet, &stored, request).await
-        }
+        Some(stored) => update(call, fleet, &stored, request).await,
     }
 }
 
@@ -162,7 +159,8 @@ async fn update(
         None => strategy_of(call, fleet, &request).await?,
     };
     let plan = resolve(call, fleet, &request, strategy.as_ref()).await?;
-    let new = document(call, &doc.name, request, strategy);
+    let profile_id = doc.profile_id.clone();
+    let new = RunDoc { profile_id, ..document(call, &doc.name, request, strategy) };
     let key = documents::child_key(fleet, Kind::Run, &doc.name);
     let put = documents::put(Collection::Runs, key, fleet.key(), &new, Some(&stored.document))?;
     let mut batch = documents::puts(vec![put]);
@@ -214,29 +212,21 @@ async fn resolve(
     })
 }
 
-/// Forgets a run, whatever it is at.
-pub async fn retire(call: &Call, fleet: &FleetRef, stored: &Stored<RunDoc>) -> Result<(), ArmError> {
+/// Forgets a run if its number is as `check` wants it; with `only_idle`, only if it was never started.
+pub async fn retire(
+    call: &Call,
+    fleet: &FleetRef,
+    stored: &Stored<RunDoc>,
+    check: NumberCheck,
+    only_idle: bool,
+) -> Result<(), ArmError> {
     let run = reference(fleet, &stored.value);
     let batch = Batch { deletes: vec![documents::delete(&stored.document)], ..Batch::default() };
-    let check = if call.method == Method::DELETE && call.path.to_ascii_lowercase().contains("/updateruns/") {
-        check(call, stored.value.run)
-    } else {
-        Box::new(|_| true) as flotta_orchestrator::NumberCheck
-    };
-    call.app.orchestrator.retire(&run, check, false, batch).await.map_err(refused)
+    call.app.orchestrator.retire(&run, check, only_idle, batch).await.map_err(refused)
 }
 
 /// start, stop, skip.
-pub async fn act(
-    call: &Call,
-    target: &Target,
-    fleet: &FleetRef,
-    name: &Name,
-    action: RunAction,
-) -> Result<Reply, ArmError> {
-    if call.method != Method::POST {
-        return Err(call.method_not_allowed(target));
-    }
+pub async fn act(call: &Call, fleet: &FleetRef, name: &Name, action: RunAction) -> Result<Reply, ArmError> {
     fleets::must_exist(call, fleet).await?;
     let doc = get(call, fleet, name).await?.value;
     // The service answers a start with the run as it was before.

@@ -1,7 +1,7 @@
 //! Update strategies.
 
 use flotta_arm::{
-    api_version::{ApiVersion, merge_unknown},
+    api_version::ApiVersion,
     doc::{StrategyDoc, SystemData},
     error::ArmError,
     paging::{self, Page},
@@ -55,13 +55,9 @@ fn render(call: &Call, fleet: &FleetRef, doc: &StrategyDoc, etag: &str) -> serde
 async fn put(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmError> {
     let before = find(call, fleet, name).await?;
     call.conditions.check(before.as_ref().map(|stored| stored.document.etag.as_str()))?;
-    let mut body = call.json()?;
-    if let Some(stored) = &before {
-        let id = fleet.child_id(Kind::Strategy, name);
-        let known = stored.value.render(&id, &stored.document.etag, ApiVersion::NEWEST);
-        body = merge_unknown(&known, body, call.version);
-    }
-    let strategy = strategy::parse(&body)?;
+    let id = fleet.child_id(Kind::Strategy, name);
+    let known = before.as_ref().map(|stored| stored.value.render(&id, "", ApiVersion::NEWEST));
+    let strategy = strategy::parse(&call.meant(known.as_ref())?)?;
     let system_data = match &before {
         Some(stored) => stored.value.system_data.clone().touched(call.by.clone(), call.now),
         None => SystemData::new(call.by.clone(), call.now),

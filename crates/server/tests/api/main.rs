@@ -1,0 +1,13 @@
+//! The server over HTTP, in one process and under a virtual clock: router, orchestrator, memory store, the real AKS
+//! driver, and the simulated cloud.
+
+mod bad_input;
+mod examples;
+mod fleets;
+mod harness;
+mod lists;
+mod members;
+mod runs;
+mod scale;
+mod strategies;
+mod versions;
