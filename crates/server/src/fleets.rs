@@ -61,7 +61,7 @@ async fn put(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> {
         let reason = format!("the fleet is in '{}'; a fleet cannot be moved", stored.value.fleet.location);
         return Err(ArmError::invalid_parameter("location", reason));
     }
-    let (operation, operation_put) = provider::ended_operation(call)?;
+    let (operation, mut batch) = provider::ended_operation(call).await?;
     let system_data = match &before {
         Some(stored) => stored.value.system_data.clone().touched(call.by.clone(), call.now),
         None => SystemData::new(call.by.clone(), call.now),
@@ -81,7 +81,8 @@ async fn put(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> {
     let put =
         documents::put(Collection::Fleets, fleet.key(), parent, &doc, before.as_ref().map(|stored| &stored.document))?;
     let etag = put.etag.clone();
-    call.commit(documents::puts(vec![put, operation_put])).await?;
+    batch.puts.push(put);
+    call.commit(batch).await?;
     let shown = match before {
         Some(_) => ProvisioningState::Updating,
         None => ProvisioningState::Creating,
@@ -123,8 +124,7 @@ async fn delete(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> {
     for (stored, only_idle) in &ended {
         runs::retire(call, fleet, stored, Box::new(|_| true), *only_idle).await?;
     }
-    let (operation, operation_put) = provider::ended_operation(call)?;
-    let mut batch = documents::puts(vec![operation_put]);
+    let (operation, mut batch) = provider::ended_operation(call).await?;
     batch.deletes.push(documents::delete(&document));
     add_children(call, fleet, &mut batch).await?;
     call.commit(batch).await?;

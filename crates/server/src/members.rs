@@ -11,7 +11,7 @@ use flotta_arm::{
     path::{FleetRef, Kind, Target},
 };
 use flotta_model::{ClusterId, Member, Name};
-use flotta_store::{Batch, Collection, Delete, Expect, Put};
+use flotta_store::{Collection, Delete, Expect, Put};
 use http::Method;
 use uuid::Uuid;
 
@@ -82,10 +82,9 @@ async fn put(call: &Call, fleet: &FleetRef, name: &Name, location: &str) -> Resu
         request.labels,
         region.or(known).as_deref(),
     );
-    let (operation, operation_put) = provider::ended_operation(call)?;
-    let mut puts = vec![operation_put];
+    let (operation, mut batch) = provider::ended_operation(call).await?;
     if before.is_none() {
-        puts.push(join(call, fleet, name, &member.cluster).await?);
+        batch.puts.push(join(call, fleet, name, &member.cluster).await?);
     }
     let system_data = match &before {
         Some(stored) => stored.value.system_data.clone().touched(call.by.clone(), call.now),
@@ -96,8 +95,8 @@ async fn put(call: &Call, fleet: &FleetRef, name: &Name, location: &str) -> Resu
     let put =
         documents::put(Collection::Members, key, fleet.key(), &doc, before.as_ref().map(|stored| &stored.document))?;
     let etag = put.etag.clone();
-    puts.push(put);
-    call.commit(documents::puts(puts)).await?;
+    batch.puts.push(put);
+    call.commit(batch).await?;
     let shown = match before {
         Some(_) => ProvisioningState::Updating,
         None => ProvisioningState::Joining,
@@ -154,11 +153,11 @@ async fn delete(call: &Call, fleet: &FleetRef, name: &Name, location: &str) -> R
     let before = find(call, fleet, name).await?;
     call.conditions.check(before.as_ref().map(|stored| stored.document.etag.as_str()))?;
     let Some(Stored { value, document }) = before else { return Ok(Reply::nothing()) };
-    let (operation, operation_put) = provider::ended_operation(call)?;
+    let (operation, mut batch) = provider::ended_operation(call).await?;
     let key = documents::joined_key(&value.member.cluster);
     let joined = Delete { collection: Collection::Meta, key, expect: Expect::Any };
-    let deletes = vec![documents::delete(&document), joined];
-    call.commit(Batch { puts: vec![operation_put], deletes, ..Batch::default() }).await?;
+    batch.deletes.extend([documents::delete(&document), joined]);
+    call.commit(batch).await?;
     for run in call.all::<RunDoc>(Collection::Runs, &fleet.key()).await? {
         let told = call.app.orchestrator.member_left(&runs::reference(fleet, &run.value), name).await;
         if let Err(error) = told {

@@ -1,5 +1,7 @@
 //! What the provider says of itself, and how its long-running operations stand.
 
+use std::time::Duration;
+
 use flotta_arm::{
     api_version::ApiVersion,
     error::ArmError,
@@ -7,7 +9,7 @@ use flotta_arm::{
     path::{FleetRef, Kind, NAMESPACE},
 };
 use flotta_model::Name;
-use flotta_store::{Collection, Put};
+use flotta_store::{Batch, Collection, Delete, Expect};
 use http::Method;
 use serde_json::json;
 use uuid::Uuid;
@@ -69,12 +71,36 @@ async fn find(call: &Call, id: Uuid) -> Result<Operation, ArmError> {
     found.map(|stored| stored.value).ok_or_else(missing)
 }
 
-/// An operation that has done its work by the time it is answered, for clients that follow it.
-pub fn ended_operation(call: &Call) -> Result<(Uuid, Put), ArmError> {
+/// How long an operation can be asked after, at least (wall time).
+const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// Old operations that go whenever a new one comes: more than one, so that a heap of them melts.
+const FORGOTTEN_AT_ONCE: u32 = 4;
+
+/// An operation that has done its work by the time it is answered, for clients that follow it; and the change that
+/// stores it, in which old ones are forgotten.
+pub async fn ended_operation(call: &Call) -> Result<(Uuid, Batch), ArmError> {
     let id = Uuid::now_v7();
     let operation = Operation::begin(id, call.now).succeed(call.clock().now());
-    let put = documents::put(Collection::Operations, id.to_string(), String::new(), &operation, None)?;
-    Ok((id, put))
+    let mut batch =
+        documents::puts(vec![documents::put(Collection::Operations, id.to_string(), String::new(), &operation, None)?]);
+    let oldest = call.app.store.scan(Collection::Operations, None, FORGOTTEN_AT_ONCE).await;
+    for document in oldest.map_err(|error| documents::internal(&error))? {
+        if made(&document.key).is_some_and(|made| made + KEPT_FOR < wall(id)) {
+            batch.deletes.push(Delete { collection: Collection::Operations, key: document.key, expect: Expect::Any });
+        }
+    }
+    Ok((id, batch))
+}
+
+/// When an operation was made, which its id says.
+fn made(key: &str) -> Option<Duration> {
+    Uuid::try_parse(key).ok().map(wall)
+}
+
+fn wall(id: Uuid) -> Duration {
+    let (seconds, nanos) = id.get_timestamp().map_or((0, 0), |made| made.to_unix());
+    Duration::new(seconds, nanos)
 }
 
 /// Profiles are not there yet.

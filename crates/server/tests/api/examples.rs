@@ -169,7 +169,7 @@ async fn api9_every_official_run_without_a_contradiction_is_taken_and_goes_as_fa
         }
         world.start("run1").await;
         if made["properties"]["strategy"].to_string().contains("Gates") {
-            world.pass(14 * 24 * 3600).await;
+            world.pass(24 * 3600).await;
             assert_eq!(state_of(&world.get("/updateRuns/run1").await), "Pending", "{name}");
             assert_eq!(world.accepted(), 0, "{name}");
             held += 1;

@@ -1,12 +1,16 @@
 //! Fleets, their operations, and what the server says of itself.
 
-use serde_json::json;
+use std::sync::Arc;
 
-use crate::harness::{FIVE, FLEET, VERSION, World, full, stages, url};
+use flotta_store::{Batch, Collection, Expect, MemoryStore, Put, Store};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::harness::{FIVE, FLEET, REGION, VERSION, World, full, stages, url};
 
 #[tokio::test(start_paused = true)]
 async fn a2_a_new_fleet_is_creating_and_its_operation_succeeds() {
-    let world = World::without_fleet(&format!("{}{FIVE}", crate::harness::REGION)).await;
+    let world = World::without_fleet(&format!("{}{FIVE}", REGION)).await;
     let answer = world.put("", json!({"location": "West Europe", "tags": {"a": "b"}})).await;
     assert_eq!(answer.status, 201);
     assert_eq!(answer.header("content-type"), "application/json; charset=utf-8");
@@ -105,7 +109,7 @@ async fn choice_a_fleet_in_a_group_named_like_a_segment_is_deleted_with_its_runs
 
 #[tokio::test(start_paused = true)]
 async fn a2_paths_are_read_in_any_casing_and_ids_keep_that_of_the_caller() {
-    let world = World::without_fleet(crate::harness::REGION).await;
+    let world = World::without_fleet(REGION).await;
     let shouted = FLEET
         .replace("resourceGroups/rg1", "RESOURCEGROUPS/Rg1")
         .replace("Microsoft.ContainerService/fleets", "microsoft.containerservice/FLEETS");
@@ -133,4 +137,38 @@ async fn a_server_says_that_it_is_well_what_it_can_do_and_what_time_it_is() {
     let provider = "/subscriptions/s/providers/Microsoft.ContainerService?api-version=2022-09-01";
     let provider = world.raw("GET", provider, &[], "").await.with(200);
     assert_eq!(provider["resourceTypes"][0]["apiVersions"][0], VERSION);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rule_7_operations_are_forgotten_after_a_day() {
+    let world = World::new(FIVE).await;
+    let aged = |day: u64| Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, day * 86_400, 0)).to_string();
+    let today = Uuid::now_v7().get_timestamp().expect("time").to_unix().0 / 86_400;
+    let put = |key: String| Put {
+        collection: Collection::Operations,
+        key,
+        parent: String::new(),
+        body: "{}".into(),
+        etag: "e".into(),
+        expect: Expect::Absent,
+    };
+    world.store.commit(Batch { puts: vec![put(aged(today + 1))], ..Batch::default() }).await.expect("one to keep");
+    let keys = async || {
+        let all = world.store.scan(Collection::Operations, None, 100).await.expect("scan");
+        all.into_iter().map(|document| document.key).collect::<Vec<String>>()
+    };
+    let fresh = keys().await;
+    let store = Arc::new(MemoryStore::new());
+    store
+        .commit(Batch { puts: (1..=9).map(|day| put(aged(day))).collect(), ..Batch::default() })
+        .await
+        .expect("old ones");
+    let old = World::over(store, REGION).await;
+    for left in [6, 3, 3, 4] {
+        old.put("", json!({"location": "westeurope"})).await;
+        let all = old.store.scan(Collection::Operations, None, 100).await.expect("scan");
+        assert_eq!(all.len(), left, "{all:?}");
+    }
+    world.put("", json!({"location": "westeurope"})).await.with(200);
+    assert_eq!(keys().await[..fresh.len()], fresh, "what is young stays");
 }

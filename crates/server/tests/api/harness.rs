@@ -99,10 +99,14 @@ impl World {
     }
 
     pub async fn without_fleet(cloud: &str) -> Self {
+        Self::over(Arc::new(MemoryStore::new()), cloud).await
+    }
+
+    /// A server over what a store has.
+    pub async fn over(store: Arc<MemoryStore>, cloud: &str) -> Self {
         let clock = Clock::scaled(Anchor { domain: "2023-03-06T08:00:00Z".parse().expect("time"), speed: 1.0 });
         let file = FleetFile::parse(cloud).expect("fleet file");
         let simulator = Simulator::new(file, clock, Options::default()).await.expect("simulator");
-        let store = Arc::new(MemoryStore::new());
         let config =
             AksConfig { budgets: Budgets::unlimited(), ..AksConfig::new("http://127.0.0.1:1", Reach::Everything) };
         let transport = router_transport(simulator.router());

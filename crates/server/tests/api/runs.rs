@@ -249,3 +249,69 @@ async fn a2_every_change_of_a_run_changes_its_etag_and_old_ones_are_refused_by_e
         assert_eq!(done.status, 200, "{method} {path}: {}", done.body);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a7_what_is_completed_cannot_be_skipped_and_what_is_failed_can() {
+    let clusters = "\nclusters:
+  - { name: c1, region: westeurope, version: 1.25.5, pools: [{ name: p1 }] }
+  - { name: c2, region: westeurope, version: 1.25.5, pools: [{ name: p1 }], fails: { attempts: 9 } }
+";
+    let world = World::new(clusters).await;
+    world.join("c1", "a").await;
+    world.join("c2", "a").await;
+    world.create("r1", stages(&[("one", &["a"])])).await;
+    world.start("r1").await;
+    let failed = world.until("r1", "Failed").await;
+    assert_eq!(states(&failed), ["Completed", "Failed"]);
+    let member = &failed["properties"]["status"]["stages"][0]["groups"][0]["members"][1];
+    assert!(
+        member["status"]["error"]["code"].is_string() && member["status"]["error"]["message"].is_string(),
+        "{member}"
+    );
+    assert_eq!(failed["properties"]["status"]["failureCount"], 1);
+    let skip = async |name: &str| {
+        let targets = json!({"targets": [{"type": "Member", "name": name}]});
+        world.on("POST", "/updateRuns/r1/skip", &[], targets).await
+    };
+    let done = skip("c1").await;
+    assert_eq!(done.refusal(), (409, "OperationNotAllowed", ""));
+    assert!(done.message().contains("'c1' is Completed"), "{}", done.message());
+    assert_eq!(states(&skip("c2").await.with(200)), ["Completed", "Skipped"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a4_runs_of_every_type_go_to_their_end() {
+    let old = "\nclusters:
+  - { name: c1, region: westeurope, version: 1.25.4, pools: [{ name: p1, image: AKSUbuntu-2204gen2containerd-202302.01.0 }] }
+";
+    let upgrades = [
+        json!({"type": "NodeImageOnly"}),
+        json!({"type": "ControlPlaneOnly", "kubernetesVersion": "1.25.5"}),
+        json!({"type": "Full", "kubernetesVersion": "1.26"}),
+    ];
+    let world = World::new(old).await;
+    world.join("c1", "a").await;
+    for (number, upgrade) in upgrades.into_iter().enumerate() {
+        let name = format!("r{number}");
+        let body = json!({"properties": {"managedClusterUpdate": {"upgrade": upgrade}}});
+        let made = world.put(&format!("/updateRuns/{name}"), body).await.with(201);
+        assert_eq!(made["properties"]["managedClusterUpdate"], json!({"upgrade": upgrade}), "no selection stays none");
+        world.start(&name).await;
+        world.until(&name, "Completed").await;
+        assert_eq!(world.accepted(), number + 1, "{upgrade}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a2_a_version_that_nobody_has_is_taken_and_waited_for() {
+    let world = World::new(FIVE).await;
+    world.join("c1", "a").await;
+    let mut body = full(stages(&[("one", &["a"])]));
+    body["properties"]["managedClusterUpdate"]["upgrade"]["kubernetesVersion"] = json!("1.26.7");
+    world.put("/updateRuns/r1", body).await.with(201);
+    world.start("r1").await;
+    let run = world.until("r1", "Pending").await;
+    let member = &run["properties"]["status"]["stages"][0]["groups"][0]["members"][0];
+    assert!(member["message"].as_str().is_some_and(|message| message.contains("1.26.7")), "{member}");
+    assert_eq!(world.accepted(), 0);
+}
