@@ -8,10 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     cli::Write,
-    client::{
-        http::Api,
-        resources::Kind,
-    },
+    client::{http::Api, resources::Kind},
     failure::{Failure, Kind as Blame},
 };
 
@@ -73,25 +70,42 @@ pub fn read(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// The documents of a text, YAML or JSON; a list counts as its elements.
+/// The documents of a text, YAML or JSON.
 pub fn documents(text: &str) -> Result<Vec<Value>, Failure> {
-    let wrong = |reason: String| Failure::new(Blame::Usage, "the file is neither YAML nor JSON", reason);
     let json: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
-    let read = match json {
-        Ok(documents) => documents,
-        Err(_) => serde_saphyr::from_multiple(text).map_err(|error| wrong(error.to_string()))?,
-    };
-    let flat = read.into_iter().flat_map(|document| match document {
+    if let Ok(documents) = json {
+        return Ok(documents);
+    }
+    // `no` and `on` are words here, as in YAML 1.2: a label may have them.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| Failure::new(Blame::Usage, "the file is neither YAML nor JSON", error.to_string()))
+}
+
+/// The one document of a text.
+pub fn only_document(text: &str) -> Result<Value, Failure> {
+    let mut documents = documents(text)?;
+    match (documents.pop(), documents.len()) {
+        (Some(only), 0) => Ok(only),
+        (_, more) => {
+            Err(Failure::new(Blame::Usage, "the file has to hold one document", format!("it holds {}", more + 1)))
+        }
+    }
+}
+
+/// Documents one by one: a list counts as its elements.
+fn flat(documents: Vec<Value>) -> Vec<Value> {
+    let elements = documents.into_iter().flat_map(|document| match document {
         Value::Array(elements) => elements,
         Value::Null => Vec::new(),
         other => vec![other],
     });
-    Ok(flat.collect())
+    elements.collect()
 }
 
 /// The resources of a text, in the order in which they are put.
 pub fn parse(text: &str) -> Result<Vec<Wanted>, Failure> {
-    let documents = documents(text)?;
+    let documents = flat(documents(text)?);
     if documents.is_empty() {
         return Err(Failure::new(Blame::Usage, "nothing to apply", "the file holds no document"));
     }
@@ -101,7 +115,8 @@ pub fn parse(text: &str) -> Result<Vec<Wanted>, Failure> {
     let numbered = documents.into_iter().enumerate();
     let mut wanted = numbered.map(|(index, document)| one(index + 1, document)).collect::<Result<Vec<_>, _>>()?;
     wanted.sort_by_key(|wanted| wanted.kind);
-    let mut fleets = wanted.iter().filter(|wanted| wanted.kind == Kind::Fleet).filter_map(|wanted| wanted.fleet.clone());
+    let mut fleets =
+        wanted.iter().filter(|wanted| wanted.kind == Kind::Fleet).filter_map(|wanted| wanted.fleet.clone());
     if let (Some(only), None) = (fleets.next(), fleets.next()) {
         for wanted in &mut wanted {
             wanted.fleet.get_or_insert_with(|| only.clone());
@@ -112,7 +127,7 @@ pub fn parse(text: &str) -> Result<Vec<Wanted>, Failure> {
 
 fn one(number: usize, document: Value) -> Result<Wanted, Failure> {
     let wrong = |field: &str, reason: String| Failure {
-        field: Some(field.to_owned()),
+        field: Some(field.into()),
         ..Failure::new(Blame::Usage, format!("document {number} of the file is wrong"), reason)
     };
     let Value::Object(mut map) = document else {
@@ -145,7 +160,10 @@ fn one(number: usize, document: Value) -> Result<Wanted, Failure> {
     };
     if let Some(unknown) = map.keys().find(|key| !allowed.contains(&key.as_str())) {
         let known = format!("kind, name, fleet, {}", allowed.join(", "));
-        return Err(wrong(unknown, format!("a {} has no such field: use {known}; the rest goes below 'properties'", kind.word())));
+        return Err(wrong(
+            unknown,
+            format!("a {} has no such field: use {known}; the rest goes below 'properties'", kind.word()),
+        ));
     }
     Ok(Wanted { kind, fleet, name, body: Value::Object(map) })
 }
@@ -162,11 +180,10 @@ fn kind_of(map: &mut Map<String, Value>) -> Result<Kind, String> {
 
 /// Puts a resource unless it is there and equal.
 pub async fn apply(api: &Api, wanted: &Wanted, write: &Write) -> Result<Outcome, Failure> {
-    let target = match &wanted.fleet {
-        Some(fleet) => api.target.with_fleet(fleet.clone()),
-        None => api.target.clone(),
+    let api = match &wanted.fleet {
+        Some(fleet) => api.with_target(api.target.with_fleet(fleet.clone())),
+        None => api.clone(),
     };
-    let api = Api { target, ..api.clone() };
     let what = format!("look at {} '{}'", wanted.kind.singular(), wanted.name);
     let url = api.target.resource_url(wanted.kind, &wanted.name)?;
     let before = api.find(&what, url).await?.map(|answer| answer.body);
@@ -268,6 +285,13 @@ location: local
         assert_eq!(names(one).len(), 1);
         assert_eq!(names(&format!("[{one}, {one}]")).len(), 2);
         assert_eq!(names(&format!("{one}\n{one}")).len(), 2);
+    }
+
+    #[test]
+    fn words_that_old_yaml_took_for_booleans_are_words() {
+        let wanted = parse("kind: FleetMember\nname: on\nproperties: {labels: {gpu: no, spot: true}}").expect("parse");
+        assert_eq!(wanted[0].name, "on");
+        assert_eq!(wanted[0].body, json!({"properties": {"labels": {"gpu": "no", "spot": true}}}));
     }
 
     #[test]

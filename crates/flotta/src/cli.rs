@@ -6,7 +6,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use flotta_model::{ClusterId, FleetName, Name};
 
-use crate::{demo::DemoArgs, output::Format};
+use crate::{demo::DemoArgs, output::Format, serve::ServeArgs, simulator::SimulatorArgs};
+
+/// The version of the API that is spoken where none is named.
+pub const API_VERSION: &str = "2026-06-02-preview";
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -22,7 +25,7 @@ Try `flotta demo` first: a simulated fleet is upgraded before your eyes in about
 /// not moving.
 #[derive(Debug, Parser)]
 #[command(name = "flotta", version, about, max_term_width = 110, after_help = EXIT_CODES)]
-#[command(propagate_version = true, arg_required_else_help = true, subcommand_required = true)]
+#[command(arg_required_else_help = true, subcommand_required = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -34,6 +37,10 @@ pub struct Cli {
 pub enum Command {
     /// Show a whole rollout on a simulated fleet, in about a minute
     Demo(DemoArgs),
+    /// Run the server
+    Serve(ServeArgs),
+    /// Run a simulated cloud alone
+    Simulator(SimulatorArgs),
     /// Fleets: clusters that are upgraded together
     Fleet(FleetCommand),
     /// Members: the clusters of a fleet
@@ -73,10 +80,10 @@ pub struct Connection {
     #[arg(long, global = true, env = "FLOTTA_CONTEXT", value_name = "NAME", help_heading = CONNECTION, hide_env_values = true)]
     pub context: Option<Name>,
     /// Version of the API to speak
-    #[arg(long, global = true, value_name = "VERSION", default_value = "2026-06-02-preview", help_heading = CONNECTION)]
+    #[arg(long, global = true, value_name = "VERSION", default_value = API_VERSION, help_heading = CONNECTION)]
     pub api_version: String,
-    /// How to show the answer
-    #[arg(short, long, global = true, value_enum, default_value_t, help_heading = CONNECTION)]
+    /// How to show the answer: table, json or yaml
+    #[arg(short, long, global = true, value_enum, default_value_t, hide_possible_values = true, value_name = "FORMAT", help_heading = CONNECTION)]
     pub output: Format,
 }
 
@@ -333,13 +340,13 @@ pub struct NewRun {
     /// The run.
     pub name: Name,
     /// What is upgraded
-    #[arg(long = "type", value_enum, ignore_case = true)]
+    #[arg(long = "type", value_enum, ignore_case = true, value_name = "TYPE")]
     pub upgrade: Upgrade,
     /// Version to go to, such as 1.34.2, or 1.34 for its newest patch; not with NodeImageOnly
     #[arg(long, value_name = "VERSION")]
     pub kubernetes_version: Option<String>,
     /// Node images to bring the pools to
-    #[arg(long, value_enum, ignore_case = true)]
+    #[arg(long, value_enum, ignore_case = true, value_name = "WHICH")]
     pub node_image_selection: Option<Images>,
     /// Strategy to follow, by name or id
     #[arg(long, value_name = "NAME", conflicts_with = "stages")]
@@ -358,7 +365,9 @@ pub struct NewRun {
 /// What to skip.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("target").required(true).multiple(true)))]
-#[command(after_help = "Example:\n  flotta run skip up-1-34 --member shop-eu-1 --member shop-eu-2 --after-stage-wait canary")]
+#[command(
+    after_help = "Example:\n  flotta run skip up-1-34 --member shop-eu-1 --member shop-eu-2 --after-stage-wait canary"
+)]
 pub struct Skip {
     /// The run.
     pub name: Name,
@@ -418,7 +427,9 @@ pub enum RunVerb {
         write: Write,
     },
     /// Watch a run until it ends
-    #[command(after_help = "Ends with exit code 0 when the run is Completed or Skipped, 1 when it is Failed or Stopped.")]
+    #[command(
+        after_help = "Ends with exit code 0 when the run is Completed or Skipped, 1 when it is Failed or Stopped."
+    )]
     Watch {
         /// The run.
         name: Name,
@@ -426,7 +437,7 @@ pub enum RunVerb {
         #[arg(long)]
         plain: bool,
         /// Seconds between two looks
-        #[arg(long, default_value = "1", value_parser = seconds)]
+        #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
         interval: std::time::Duration,
     },
 }
@@ -440,7 +451,8 @@ fn seconds(text: &str) -> Result<std::time::Duration, String> {
 
 /// Files of resources.
 #[derive(Debug, Args)]
-#[command(after_help = "A file holds one or many documents, YAML or JSON. What is there already and equal is left alone.
+#[command(
+    after_help = "A file holds one or many documents, YAML or JSON. What is there already and equal is left alone.
 
   kind: UpdateStrategy        # Fleet, FleetMember, UpdateStrategy or UpdateRun, or ARM's `type:`
   name: careful
@@ -452,7 +464,8 @@ fn seconds(text: &str) -> Result<std::time::Duration, String> {
 
 Examples:
   flotta apply -f fleet.yaml
-  cat fleet.yaml strategy.yaml | flotta apply -f -")]
+  cat fleet.yaml strategy.yaml | flotta apply -f -"
+)]
 pub struct ApplyCommand {
     /// Where.
     #[command(flatten)]
@@ -467,12 +480,14 @@ pub struct ApplyCommand {
 
 /// Contexts.
 #[derive(Debug, Args)]
-#[command(after_help = "Flags and FLOTTA_SERVER, FLOTTA_SUBSCRIPTION, FLOTTA_RESOURCE_GROUP, FLOTTA_FLEET come before the context.
+#[command(
+    after_help = "Flags and FLOTTA_SERVER, FLOTTA_SUBSCRIPTION, FLOTTA_RESOURCE_GROUP, FLOTTA_FLEET come before the context.
 Contexts are kept in $FLOTTA_CONFIG, else in $XDG_CONFIG_HOME/flotta/config.yaml.
 
 Example:
   flotta context set prod --server https://flotta.example --resource-group platform --fleet shop
-  flotta context use prod")]
+  flotta context use prod"
+)]
 pub struct ContextCommand {
     /// What.
     #[command(subcommand)]
@@ -506,8 +521,8 @@ pub enum ContextVerb {
     },
     /// List the contexts
     List {
-        /// How to show them
-        #[arg(short, long, value_enum, default_value_t)]
+        /// How to show them: table, json or yaml
+        #[arg(short, long, value_enum, default_value_t, hide_possible_values = true, value_name = "FORMAT")]
         output: Format,
     },
     /// Show what commands use just now, from flags, environment, context and defaults together

@@ -12,15 +12,15 @@ pub struct Failure {
     /// Who is to blame; the exit code comes from it.
     pub kind: Kind,
     /// What was being done, such as `cannot create run 'up'`.
-    pub what: String,
+    pub what: Box<str>,
     /// Why it did not work.
-    pub cause: String,
+    pub cause: Box<str>,
     /// The field at fault, as a path.
-    pub field: Option<String>,
+    pub field: Option<Box<str>>,
     /// Further causes.
-    pub details: Vec<String>,
+    pub details: Box<[Box<str>]>,
     /// The way out.
-    pub hint: Option<String>,
+    pub hint: Option<Box<str>>,
 }
 
 /// Kinds of failures.
@@ -50,13 +50,13 @@ impl Kind {
 
 impl Failure {
     /// A failure without details.
-    pub fn new(kind: Kind, what: impl Into<String>, cause: impl Into<String>) -> Self {
+    pub fn new(kind: Kind, what: impl Into<Box<str>>, cause: impl Into<Box<str>>) -> Self {
         let (what, cause) = (what.into(), cause.into());
-        Self { kind, what, cause, field: None, details: Vec::new(), hint: None }
+        Self { kind, what, cause, field: None, details: Box::default(), hint: None }
     }
 
     /// The same, with a way out.
-    pub fn hint(self, hint: impl Into<String>) -> Self {
+    pub fn hint(self, hint: impl Into<Box<str>>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 }
@@ -64,11 +64,12 @@ impl Failure {
 /// Plain with `{}`, coloured with `{:#}`.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let label = |text: &str| match f.alternate() {
+        let coloured = f.alternate();
+        let label = |text: &str| match coloured {
             true => text.bold().red().to_string(),
             false => text.to_owned(),
         };
-        let aside = |text: &str| match f.alternate() {
+        let aside = |text: &str| match coloured {
             true => text.cyan().to_string(),
             false => text.to_owned(),
         };
@@ -76,7 +77,7 @@ impl fmt::Display for Failure {
         if let Some(field) = &self.field {
             write!(f, "\n  {} {}", aside("field:"), clean(field))?;
         }
-        for detail in &self.details {
+        for detail in self.details.iter() {
             write!(f, "\n  - {}", clean(detail))?;
         }
         match &self.hint {
@@ -96,7 +97,7 @@ mod tests {
     fn a_failure_is_one_block_with_cause_field_and_way_out() {
         let failure = Failure {
             field: Some("properties.strategy.stages[0].name".into()),
-            details: vec!["(Second) also\u{1b}[31m this".into()],
+            details: ["(Second) also\u{1b}[31m this".into()].into(),
             ..Failure::new(Kind::Refused, "cannot create run 'up'", "(InvalidParameter) 'A' is not a valid name")
                 .hint("use lower-case letters")
         };

@@ -1,24 +1,58 @@
-//! flotta.
+//! flotta: upgrades fleets of Kubernetes clusters safely. This file only wires.
 
+mod apply;
+mod cli;
+mod client;
+mod commands;
+mod demo;
+mod failure;
+mod output;
 mod serve;
 mod simulator;
+mod watch;
 
-use clap::Parser;
+use std::process::ExitCode;
 
-#[derive(Parser)]
-enum Cli {
-    Serve(serve::ServeArgs),
-    Simulator(simulator::SimulatorArgs),
-}
+use clap::{CommandFactory, Parser};
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
+use cli::{Cli, Command};
+use failure::{Failure, Kind};
+
+fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
-    match Cli::parse() {
-        Cli::Serve(args) => serve::serve(args).await,
-        Cli::Simulator(args) => simulator::simulator(args).await,
+    let command = Cli::parse().command;
+    let outcome = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Kind::Failed, "cannot start", error.to_string()))
+        .and_then(|runtime| runtime.block_on(carry_out(command)));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            anstream::eprintln!("{failure:#}");
+            ExitCode::from(failure.kind.exit_code())
+        }
+    }
+}
+
+async fn carry_out(command: Command) -> Result<(), Failure> {
+    let serving = |error: anyhow::Error| Failure::new(Kind::Failed, "cannot serve", format!("{error:#}"));
+    match command {
+        Command::Demo(args) => demo::demo(args).await,
+        Command::Serve(args) => serve::serve(args).await.map_err(serving),
+        Command::Simulator(args) => simulator::simulator(args).await.map_err(serving),
+        Command::Fleet(command) => commands::fleet(command).await,
+        Command::Member(command) => commands::member(command).await,
+        Command::Strategy(command) => commands::strategy(command).await,
+        Command::Run(command) => commands::run(command).await,
+        Command::Apply(command) => commands::apply(command).await,
+        Command::Context(command) => commands::context(command),
+        Command::Completion { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "flotta", &mut std::io::stdout());
+            Ok(())
+        }
     }
 }

@@ -59,9 +59,7 @@ pub fn document(format: Format, value: &Value) -> Result<String, Failure> {
         Format::Yaml => serde_saphyr::to_string(value)
             .map(|text| text.trim_end().to_owned())
             .map_err(|error| failed(error.to_string())),
-        Format::Table | Format::Json => {
-            serde_json::to_string_pretty(value).map_err(|error| failed(error.to_string()))
-        }
+        Format::Table | Format::Json => serde_json::to_string_pretty(value).map_err(|error| failed(error.to_string())),
     }
 }
 
@@ -87,7 +85,11 @@ fn is_direction(letter: char) -> bool {
 }
 
 /// Rows under upper-case headings, no wider than the terminal.
-pub fn grid<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>, width: Option<u16>) -> String {
+pub fn grid<const N: usize>(
+    head: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+    width: Option<u16>,
+) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(head);
     if let Some(width) = width {
@@ -199,7 +201,8 @@ mod tests {
 
     #[test]
     fn a_table_is_no_wider_than_the_terminal() {
-        let members = [member("a-rather-long-name-of-a-member", json!({"environment": "production", "region": "westeurope"}))];
+        let members =
+            [member("a-rather-long-name-of-a-member", json!({"environment": "production", "region": "westeurope"}))];
         let shown = table(Kind::Member, &members, Some(60));
         assert!(shown.lines().all(|line| line.chars().count() <= 60), "{shown}");
     }
@@ -213,7 +216,11 @@ mod tests {
             "managedClusterUpdate": {"upgrade": {"type": "Full", "kubernetesVersion": "1.34.2"}},
             "status": {"status": {"state": "Running", "startTime": "2026-01-01T00:00:00Z"}, "stages": [{"groups": [
                 {"members": [{"status": {"state": "Completed"}}, {"status": {"state": "Running"}}]}, {"name": "empty"}]}]}}});
-        let shown = [table(Kind::Fleet, &[fleet], None), table(Kind::Strategy, &[strategy], None), table(Kind::Run, &[run], None)];
+        let shown = [
+            table(Kind::Fleet, &[fleet], None),
+            table(Kind::Strategy, &[strategy], None),
+            table(Kind::Run, &[run], None),
+        ];
         insta::assert_snapshot!(shown.join("\n\n"));
     }
 

@@ -141,8 +141,12 @@ pub fn config_path(env: impl Fn(&str) -> Option<String>) -> Result<PathBuf, Fail
         .or_else(|| env("HOME").map(|home| Path::new(&home).join(".config")));
     match folder {
         Some(folder) => Ok(folder.join("flotta").join("config.yaml")),
-        None => Err(Failure::new(Kind::Usage, "cannot tell where contexts are kept", "neither HOME nor XDG_CONFIG_HOME is set")
-            .hint("name a file with FLOTTA_CONFIG")),
+        None => Err(Failure::new(
+            Kind::Usage,
+            "cannot tell where contexts are kept",
+            "neither HOME nor XDG_CONFIG_HOME is set",
+        )
+        .hint("name a file with FLOTTA_CONFIG")),
     }
 }
 
@@ -226,7 +230,8 @@ mod tests {
         let given = Connection { context: Some(name("b")), ..Connection::default() };
         let (context, server, .., fleet) = asked(given.clone(), &two());
         assert_eq!((context.as_deref(), server.as_str(), fleet.as_deref()), (Some("b"), "http://b:1/", Some("fb")));
-        let given = Connection { fleet: Some("mine".parse().expect("fleet")), resource_group: Some("rg".into()), ..given };
+        let given =
+            Connection { fleet: Some("mine".parse().expect("fleet")), resource_group: Some("rg".into()), ..given };
         let (_, server, _, group, fleet) = asked(given, &two());
         assert_eq!((server.as_str(), group.as_str(), fleet.as_deref()), ("http://b:1/", "rg", Some("mine")));
     }

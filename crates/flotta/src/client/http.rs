@@ -95,10 +95,14 @@ impl Api {
         if is_loopback(&target.server) {
             builder = builder.no_proxy();
         }
-        let http = builder
-            .build()
-            .map_err(|error| Failure::new(Kind::Failed, "cannot make a client", causes(&error)))?;
+        let http =
+            builder.build().map_err(|error| Failure::new(Kind::Failed, "cannot make a client", causes(&error)))?;
         Ok(Self { target, http })
+    }
+
+    /// The same client for another target on the same server.
+    pub fn with_target(&self, target: Target) -> Self {
+        Self { target, http: self.http.clone() }
     }
 
     /// Asks once; an answer that is an error becomes a failure.
@@ -144,7 +148,9 @@ impl Api {
             true => Value::Null,
             false => match serde_json::from_slice(&bytes) {
                 Ok(body) => body,
-                Err(_) if !status.is_success() => Value::String(String::from_utf8_lossy(&bytes).chars().take(500).collect()),
+                Err(_) if !status.is_success() => {
+                    Value::String(String::from_utf8_lossy(&bytes).chars().take(500).collect())
+                }
                 Err(error) => {
                     return Err(Failure::new(Kind::Failed, cannot, format!("the answer is not JSON: {error}"))
                         .hint(format!("is {} a server of flotta?", self.target.server)));
@@ -185,9 +191,9 @@ impl Api {
     /// The link on the server that was asked.
     fn here(&self, link: &str) -> Result<Url, Failure> {
         let server = &self.target.server;
-        let linked = server
-            .join(link)
-            .map_err(|error| Failure::new(Kind::Failed, "cannot follow a link of the server", format!("'{link}': {error}")))?;
+        let linked = server.join(link).map_err(|error| {
+            Failure::new(Kind::Failed, "cannot follow a link of the server", format!("'{link}': {error}"))
+        })?;
         let mut url = server.clone();
         url.set_path(linked.path());
         url.set_query(linked.query());
@@ -316,8 +322,16 @@ fn said(error: &Value) -> Option<String> {
 }
 
 /// The first further causes of an ARM error.
-fn details(error: &Value) -> Vec<String> {
-    error.get("details").and_then(Value::as_array).into_iter().flatten().filter_map(said).take(10).collect()
+fn details(error: &Value) -> Box<[Box<str>]> {
+    error
+        .get("details")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(said)
+        .take(10)
+        .map(Into::into)
+        .collect()
 }
 
 /// An error with its causes, without repeating the URL.
@@ -351,7 +365,7 @@ mod tests {
         let failure = refusal("create member 'a'", &answer(400, body));
         let expect = Failure {
             field: Some("properties.group".into()),
-            details: vec!["(D) d".into()],
+            details: ["(D) d".into()].into(),
             ..Failure::new(Kind::Refused, "cannot create member 'a'", "(Bad) no")
         };
         assert_eq!(failure, expect);

@@ -94,7 +94,15 @@ impl Target {
     }
 
     fn segments(&self) -> Vec<&str> {
-        vec!["subscriptions", &self.subscription, "resourceGroups", &self.resource_group, "providers", PROVIDER, "fleets"]
+        vec![
+            "subscriptions",
+            &self.subscription,
+            "resourceGroups",
+            &self.resource_group,
+            "providers",
+            PROVIDER,
+            "fleets",
+        ]
     }
 
     fn url(&self, segments: &[&str]) -> Result<Url, Failure> {
@@ -103,7 +111,13 @@ impl Target {
             Ok(mut path) => {
                 path.clear().extend(segments);
             }
-            Err(()) => return Err(Failure::new(Blame::Usage, "the server's URL has no room for a path", self.server.as_str())),
+            Err(()) => {
+                return Err(Failure::new(
+                    Blame::Usage,
+                    "the server's URL has no room for a path",
+                    self.server.as_str(),
+                ));
+            }
         }
         url.query_pairs_mut().append_pair("api-version", &self.api_version);
         Ok(url)
@@ -223,15 +237,17 @@ pub fn skip_body(skip: &Skip) -> Value {
         ("Stage", &skip.stage),
         ("AfterStageWait", &skip.after_stage_wait),
     ];
-    let targets = kinds.into_iter().flat_map(|(kind, names)| names.iter().map(move |name| json!({"type": kind, "name": name.as_str()})));
+    let targets = kinds
+        .into_iter()
+        .flat_map(|(kind, names)| names.iter().map(move |name| json!({"type": kind, "name": name.as_str()})));
     json!({"targets": targets.collect::<Vec<_>>()})
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::context::{Config, resolve};
     use crate::cli::Connection;
+    use crate::client::context::{Config, resolve};
 
     fn target(fleet: Option<&str>) -> Target {
         let connection = Connection {
@@ -247,7 +263,8 @@ mod tests {
 
     #[test]
     fn urls_are_those_of_arm_with_every_segment_encoded() {
-        let base = "http://127.0.0.1:1/subscriptions/sub/resourceGroups/r%20g%2Fx/providers/Microsoft.ContainerService/fleets";
+        let base =
+            "http://127.0.0.1:1/subscriptions/sub/resourceGroups/r%20g%2Fx/providers/Microsoft.ContainerService/fleets";
         let target = target(Some("f"));
         let version = "?api-version=2026-06-01";
         let list = |kind| target.list_url(kind).expect("url").to_string();

@@ -30,7 +30,12 @@ impl Log {
             self.note(&mut lines, format!("stage {}", stage.name), stage.status.state, error);
             for gate in stage.before_gates.iter().chain(&stage.after_gates) {
                 let name = gate.display_name.as_deref().unwrap_or("without a name");
-                self.note(&mut lines, format!("gate '{name}' of stage {}", stage.name), gate.status.state, String::new());
+                self.note(
+                    &mut lines,
+                    format!("gate '{name}' of stage {}", stage.name),
+                    gate.status.state,
+                    String::new(),
+                );
             }
             for group in &stage.groups {
                 let error = group.status.error.as_ref().map(|error| error.text()).unwrap_or_default();

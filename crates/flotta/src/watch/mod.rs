@@ -3,10 +3,10 @@
 mod log;
 mod render;
 pub mod run;
-mod text;
-mod waiting;
 #[cfg(test)]
 mod tests;
+mod text;
+mod waiting;
 
 use std::{
     io::{IsTerminal, Write},
@@ -67,8 +67,9 @@ pub async fn watch(api: &Api, name: &str, interval: Duration, style: Style) -> R
         }
         tokio::time::sleep(interval).await;
     };
+    // Causes are told in full here: long lines wrap.
     for line in render::summary(&run, Some(begun.elapsed()), room()) {
-        say(&line.paint(room().width, colours()))?;
+        say(&line.paint(usize::MAX, colours()))?;
     }
     verdict(&run)
 }
@@ -143,7 +144,9 @@ impl Looker<'_> {
 
     /// What the run waits for; a server that does not tell is not asked again.
     async fn reasons(&mut self) -> Vec<Value> {
-        let Ok(url) = self.api.target.action_url(Resource::Run, self.name, Some("waitingOn")) else { return Vec::new() };
+        let Ok(url) = self.api.target.action_url(Resource::Run, self.name, Some("waitingOn")) else {
+            return Vec::new();
+        };
         let answer = self.api.send(Request::new("ask what the run waits for", Method::GET, url)).await;
         match answer.map(|mut answer| answer.body.get_mut("value").map(Value::take)) {
             Ok(Some(Value::Array(reasons))) => reasons,
@@ -183,9 +186,9 @@ impl Shown {
                 let text = redraw(&view, *lines, room.width, colours());
                 *lines = view.len();
                 let mut out = std::io::stdout().lock();
-                out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| {
-                    Failure::new(Kind::Failed, "cannot write to the terminal", error.to_string())
-                })
+                out.write_all(text.as_bytes())
+                    .and_then(|()| out.flush())
+                    .map_err(|error| Failure::new(Kind::Failed, "cannot write to the terminal", error.to_string()))
             }
         }
     }

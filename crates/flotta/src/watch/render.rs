@@ -40,20 +40,20 @@ const MOST_REASONS: usize = 4;
 /// The live view of a run, no higher than the room.
 pub fn view(run: &Run, waiting: &[Value], now: Timestamp, room: Room) -> Vec<Line> {
     let mut lines = vec![head(run, now)];
-    let tree = tree(run, room, now, |stage| stage.status.state != State::NotStarted && stage.status.state != State::Completed);
-    // Members and reasons need some lines too, even where there are many groups.
-    let most = (room.height * 2 / 3).max(3);
+    let tree =
+        tree(run, room, now, |stage| stage.status.state != State::NotStarted && stage.status.state != State::Completed);
+    let reasons = reasons(waiting, now);
+    // Two sections of members, each a title, one member and a line for the rest, keep their place beside many groups.
+    let most = room.height.saturating_sub(reasons.len() + 8).max(3);
     let hidden = tree.len().saturating_sub(most);
     lines.extend(tree.into_iter().take(most));
     if hidden > 0 {
         lines.push(Line::new(Ink::Faint, format!("  … {hidden} more lines of groups and stages")));
     }
-    let left = room.height.saturating_sub(lines.len() + 1);
-    let reasons = reasons(waiting, now);
-    let members = left.saturating_sub(reasons.len()).saturating_sub(3) / 2;
-    let most = members.clamp(1, MOST_MEMBERS);
-    lines.extend(under_way(run, now, most));
-    lines.extend(listed(run, "failed", State::Failed, most));
+    let left = room.height.saturating_sub(lines.len() + reasons.len());
+    let most = (left / 2).saturating_sub(2).clamp(1, MOST_MEMBERS);
+    lines.extend(under_way(run, now, most, room));
+    lines.extend(listed(run, "failed", State::Failed, most, room));
     lines.extend(reasons);
     lines.truncate(room.height.max(1));
     lines
@@ -78,8 +78,8 @@ pub fn summary(run: &Run, wall: Option<std::time::Duration>, room: Room) -> Vec<
     }
     let now = end_of(run).unwrap_or_default();
     lines.extend(tree(run, room, now, |_| true));
-    lines.extend(listed(run, "failed", State::Failed, MOST_LISTED));
-    lines.extend(listed(run, "skipped", State::Skipped, MOST_LISTED));
+    lines.extend(listed(run, "failed", State::Failed, MOST_LISTED, room));
+    lines.extend(listed(run, "skipped", State::Skipped, MOST_LISTED, room));
     lines
 }
 
@@ -200,30 +200,34 @@ fn wait(stage: &Stage, now: Timestamp) -> Option<Line> {
 }
 
 /// Members that move or are held, those longest under way first.
-fn under_way(run: &Run, now: Timestamp, most: usize) -> Vec<Line> {
+fn under_way(run: &Run, now: Timestamp, most: usize, room: Room) -> Vec<Line> {
     let busy = |member: &Member| matches!(member.status.state, State::Running | State::Stopping | State::Pending);
     let mut members: Vec<_> = run.members().filter(|(.., member)| busy(member)).collect();
     members.sort_by_key(|(.., member)| (member.status.state == State::Pending, member.status.start_time));
     let row = |(stage, group, member): &(&Stage, &Group, &Member)| {
         let state = member.status.state;
         let since = member.status.start_time.map(|from| duration(from, now)).unwrap_or_default();
-        Line::new(Ink::of(state), format!("    {} ", mark(state)))
-            .column(Ink::Plain, &member.name, 24)
-            .column(Ink::Faint, &format!("{}/{}", stage.name, group.name), 22)
-            .column(Ink::Plain, &since, 8)
-            .and(Ink::of(state), member.why())
+        named(stage, group, member, room).column(Ink::Plain, &since, 8).and(Ink::of(state), member.why())
     };
     section("under way", &members, most, row)
 }
 
-fn listed(run: &Run, title: &str, state: State, most: usize) -> Vec<Line> {
+fn listed(run: &Run, title: &str, state: State, most: usize, room: Room) -> Vec<Line> {
     let members: Vec<_> = run.members().filter(|(.., member)| member.status.state == state).collect();
     section(title, &members, most, |(stage, group, member)| {
-        Line::new(Ink::of(state), format!("    {} ", mark(state)))
-            .column(Ink::Plain, &member.name, 24)
-            .column(Ink::Faint, &format!("{}/{}", stage.name, group.name), 22)
-            .and(Ink::of(state), member.why())
+        named(stage, group, member, room).and(Ink::of(state), member.why())
     })
+}
+
+/// The beginning of a member's line: its name, and, where there is room, its stage and group.
+fn named(stage: &Stage, group: &Group, member: &Member, room: Room) -> Line {
+    let state = member.status.state;
+    let line = Line::new(Ink::of(state), format!("    {} ", mark(state)));
+    let line = line.column(Ink::Plain, &member.name, (room.width / 4).clamp(8, 24));
+    match room.width {
+        90.. => line.column(Ink::Faint, &format!("{}/{}", stage.name, group.name), 22),
+        _ => line,
+    }
 }
 
 fn section<T>(title: &str, items: &[T], most: usize, row: impl Fn(&T) -> Line) -> Vec<Line> {

@@ -38,7 +38,7 @@ impl Ink {
         }
     }
 
-    fn style(self) -> Style {
+    fn colour(self) -> Style {
         match self {
             Self::Plain => Style::new(),
             Self::Strong => Style::new().bold(),
@@ -84,7 +84,7 @@ impl Line {
             let shown = if fits { text.clone() } else { cut(text, left) };
             left = left.saturating_sub(shown.width());
             match colours && *ink != Ink::Plain {
-                true => painted.push_str(&shown.style(ink.style()).to_string()),
+                true => painted.push_str(&shown.style(ink.colour()).to_string()),
                 false => painted.push_str(&shown),
             }
             if !fits {

@@ -55,7 +55,12 @@ fn with(kind: &str, about: &Value) -> String {
         ("StageWait", Value::String(stage)) => format!("for the wait after stage '{stage}'"),
         ("Slot", _) => format!("for a slot in '{}' ({} at once)", text("of"), text("limit")),
         ("FailureLimit", _) => {
-            format!("because '{}' has {} failures, more than its limit of {}", text("of"), text("failures"), text("limit"))
+            format!(
+                "because '{}' has {} failures, more than its limit of {}",
+                text("of"),
+                text("failures"),
+                text("limit")
+            )
         }
         ("Held", hold) => format!("held: {}", held(hold)),
         (kind, Value::String(text)) => format!("{kind}: {text}"),
@@ -81,7 +86,10 @@ mod tests {
     fn each_kind_of_reason_has_its_sentence() {
         let now = "2026-01-01T00:00:00Z".parse().expect("time");
         let cases = [
-            (json!({"why": {"Slot": {"of": "prod", "limit": 3}}, "members": 14}), "14 members for a slot in 'prod' (3 at once)"),
+            (
+                json!({"why": {"Slot": {"of": "prod", "limit": 3}}, "members": 14}),
+                "14 members for a slot in 'prod' (3 at once)",
+            ),
             (json!({"why": "NotStarted", "members": 1}), "1 member for the run to be started"),
             (
                 json!({"why": {"StageWait": "canary"}, "until": "2026-01-01T00:05:00Z", "members": 0}),
@@ -95,7 +103,10 @@ mod tests {
                 json!({"why": {"FailureLimit": {"of": "eu", "failures": 3, "limit": 2}}, "members": 4}),
                 "4 members because 'eu' has 3 failures, more than its limit of 2",
             ),
-            (json!({"why": {"EarlierStage": "canary"}, "members": 4}), "4 members for stage 'canary', which comes earlier"),
+            (
+                json!({"why": {"EarlierStage": "canary"}, "members": 4}),
+                "4 members for stage 'canary', which comes earlier",
+            ),
         ];
         for (reason, expect) in cases {
             assert_eq!(sentence(&reason, now), expect);

@@ -1,0 +1,227 @@
+//! `flotta demo`: a fleet of simulated clusters is upgraded through the API, before the eyes of the user.
+//!
+//! Server and simulated cloud run in this process; everything that is done to them goes through HTTP, as any client
+//! would do it.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::Args;
+use flotta_model::KubernetesVersion;
+use flotta_simulator::{
+    ClusterSummary, FleetFile,
+    fleet::{Region, SupportPlan},
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use serde_json::{Value, json};
+
+use crate::{
+    cli::{Connection, Write},
+    client::{
+        context::{Config, resolve},
+        http::Api,
+        resources::{Kind, strategy_body},
+    },
+    failure::{Failure, Kind as Blame},
+    output::say,
+    serve::{AksArgs, Running, ServeOptions, Simulated, start},
+    simulator::until_told,
+    watch,
+};
+
+/// The fleet of the demo.
+const FLEET: &str = include_str!("../../simulator/fleets/demo.yaml");
+const FLEET_NAME: &str = "demo";
+const STRATEGY: &str = "careful";
+/// Members that join at once.
+const JOINING: usize = 8;
+/// The most runs looked for in a data folder that was used before.
+const MOST_RUNS: u32 = 100;
+
+/// Show a whole rollout on a simulated fleet.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Nothing outside this machine is touched: the clusters are simulated, in this process.
+
+Examples:
+  flotta demo
+  flotta demo --speed 30          # slower, to look closely
+  flotta demo --keep              # and keep the server, to try commands on it")]
+pub struct DemoArgs {
+    /// Simulated seconds in a second
+    #[arg(long, default_value_t = 200.0, value_parser = speed)]
+    pub speed: f64,
+    /// Keep the server up afterwards, at normal speed
+    #[arg(long)]
+    pub keep: bool,
+    /// Folder that keeps everything [default: a temporary one]
+    #[arg(long, value_name = "FOLDER")]
+    pub data: Option<PathBuf>,
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if (0.1..=10_000.0).contains(&speed) => Ok(speed),
+        _ => Err("use a number from 0.1 to 10000".into()),
+    }
+}
+
+/// `flotta demo`.
+pub async fn demo(args: DemoArgs) -> Result<(), Failure> {
+    let failed =
+        |error: std::io::Error| Failure::new(Blame::Failed, "cannot make a temporary folder", error.to_string());
+    let temporary = tempfile::tempdir().map_err(failed)?;
+    let data = args.data.clone().unwrap_or_else(|| temporary.path().to_owned());
+    let fleet = FleetFile::parse(FLEET)
+        .map_err(|error| Failure::new(Blame::Failed, "the demo's own fleet file is wrong", error.to_string()))?;
+    let running = serve(&fleet, &data, args.speed, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+    let clusters = running.simulator.as_ref().map(|cloud| cloud.clusters()).unwrap_or_default();
+    let shown = tokio::select! {
+        shown = show(&fleet, &clusters, running.address, args.speed) => shown,
+        told = until_told() => told.map_err(|error| Failure::new(Blame::Failed, "cannot wait for signals", error.to_string()))
+            .and(Err(Failure::new(Blame::Failed, "the demo was ended before the run was", "somebody wants the process to end"))),
+    };
+    let address = running.address;
+    running.shutdown().await;
+    shown?;
+    match args.keep {
+        true => keep(&fleet, &data, address).await,
+        false => say("\nTry `flotta demo --keep` next: it leaves the server up, for commands of your own."),
+    }
+}
+
+async fn serve(fleet: &FleetFile, data: &Path, speed: f64, listen: SocketAddr) -> Result<Running, Failure> {
+    let simulated = Simulated { fleet: fleet.clone(), listen: None };
+    let options = ServeOptions {
+        listen,
+        data: data.to_owned(),
+        speed,
+        simulated: Some(simulated),
+        aks: AksArgs { poll_seconds: 15.0, ..AksArgs::default() },
+    };
+    start(options)
+        .await
+        .map_err(|error| Failure::new(Blame::Failed, "cannot start the demo's server", format!("{error:#}")))
+}
+
+/// Starts the server again, in the same place and at the speed of the clock on the wall, and leaves it up.
+async fn keep(fleet: &FleetFile, data: &Path, address: SocketAddr) -> Result<(), Failure> {
+    let running = serve(fleet, data, 1.0, address).await?;
+    let here = format!("--server http://{address} --fleet {FLEET_NAME}");
+    say(&format!(
+        "
+The server stays up at http://{address}, at normal speed now. Try, in another terminal:
+  flotta run list {here}
+  flotta member list {here}
+  flotta strategy show {STRATEGY} -o yaml {here}
+  flotta run create images --type NodeImageOnly --strategy {STRATEGY} --start {here}
+  flotta run watch images {here}
+Ctrl-C ends it."
+    ))?;
+    let told = until_told().await;
+    running.shutdown().await;
+    told.map_err(|error| Failure::new(Blame::Failed, "cannot wait for signals", error.to_string()))
+}
+
+/// The demo itself, as a client of the server.
+async fn show(fleet: &FleetFile, clusters: &[ClusterSummary], address: SocketAddr, speed: f64) -> Result<(), Failure> {
+    let api = Api::new(resolve(&connection(address)?, &Config::default())?)?;
+    let target = newest_legal(fleet, clusters).ok_or_else(|| {
+        Failure::new(Blame::Failed, "the demo has no version to go to", "no region offers a newer one")
+    })?;
+    let (count, regions) = (clusters.len(), fleet.regions.len());
+    say(&format!("A simulated cloud: {count} clusters in {regions} regions; {speed} seconds pass in each second."))?;
+    api.put(Kind::Fleet, FLEET_NAME, &json!({"location": "local", "properties": {}}), &Write::default()).await?;
+    join(&api, clusters).await?;
+    say(&format!("Fleet '{FLEET_NAME}': all {count} clusters joined it as members."))?;
+    api.put(Kind::Strategy, STRATEGY, &strategy_body(strategy(clusters)), &Write::default()).await?;
+    say(&format!(
+        "Strategy '{STRATEGY}': canary, then staging, then production; limits on what moves and on what may fail."
+    ))?;
+    let run = start_run(&api, target).await?;
+    say(&format!("Run '{run}': everything to Kubernetes {target}. One cluster will fail on the way.\n"))?;
+    watch::watch(&api, &run, Duration::from_millis(300), watch::Style::Auto).await
+}
+
+fn connection(address: SocketAddr) -> Result<Connection, Failure> {
+    let wrong =
+        |error: flotta_model::name::NameError| Failure::new(Blame::Failed, "the demo's fleet", error.to_string());
+    Ok(Connection {
+        server: Some(format!("http://{address}")),
+        fleet: Some(FLEET_NAME.parse().map_err(wrong)?),
+        api_version: crate::cli::API_VERSION.into(),
+        ..Connection::default()
+    })
+}
+
+/// Lets every simulated cluster join, several at once.
+async fn join(api: &Api, clusters: &[ClusterSummary]) -> Result<(), Failure> {
+    let join_one = |cluster: ClusterSummary| async move {
+        api.put(Kind::Member, &cluster.member, &member(&cluster), &Write::default()).await.map(drop)
+    };
+    stream::iter(clusters.to_vec()).map(join_one).buffer_unordered(JOINING).try_collect::<()>().await
+}
+
+/// The body of a member.
+fn member(cluster: &ClusterSummary) -> Value {
+    let mut properties = json!({"clusterResourceId": cluster.id.as_str(), "labels": cluster.labels});
+    if let Some(group) = &cluster.group {
+        properties["group"] = group.as_str().into();
+    }
+    json!({"properties": properties})
+}
+
+/// Canary, staging, production: each with the groups whose names begin so.
+fn strategy(clusters: &[ClusterSummary]) -> Value {
+    let groups = |prefix: &str, at_once: &str| {
+        let all = clusters.iter().filter_map(|cluster| cluster.group.as_deref());
+        let mut names: Vec<&str> = all.filter(|group| group.starts_with(prefix)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(|name| json!({"name": name, "maxConcurrency": at_once})).collect::<Vec<_>>()
+    };
+    json!({"stages": [
+        {"name": "canary", "groups": groups("canary-", "1"), "maxAllowedFailures": "0", "afterStageWaitInSeconds": 900},
+        {"name": "staging", "groups": groups("staging-", "50%"), "maxConcurrency": "5", "maxAllowedFailures": "1",
+         "afterStageWaitInSeconds": 900},
+        {"name": "production", "groups": groups("prod-", "50%"), "maxConcurrency": "8", "maxAllowedFailures": "10%"},
+    ]})
+}
+
+/// The newest version that every region has, no more than one minor above any cluster.
+fn newest_legal(fleet: &FleetFile, clusters: &[ClusterSummary]) -> Option<KubernetesVersion> {
+    let offers = |region: &Region| -> Vec<KubernetesVersion> {
+        let general = region.kubernetes.iter().filter(|minor| !minor.preview);
+        let general = general.filter(|minor| minor.support_plan.contains(&SupportPlan::KubernetesOfficial));
+        general.flat_map(|minor| minor.patches.iter().map(|patch| *patch.get())).collect()
+    };
+    let oldest = clusters.iter().map(|cluster| cluster.version).min()?;
+    let regions: Vec<Vec<KubernetesVersion>> = fleet.regions.values().map(offers).collect();
+    let everywhere = regions.first()?.iter().filter(|version| regions.iter().all(|offers| offers.contains(version)));
+    everywhere.filter(|version| version.minor <= oldest.minor + 1).max().copied()
+}
+
+/// Creates and starts a run under the first name that is free.
+async fn start_run(api: &Api, target: KubernetesVersion) -> Result<String, Failure> {
+    let body = json!({"properties": {
+        "updateStrategyId": api.target.strategy_id(STRATEGY)?,
+        "managedClusterUpdate": {
+            "upgrade": {"type": "Full", "kubernetesVersion": target.to_string()},
+            "nodeImageSelection": {"type": "Latest"},
+        },
+    }});
+    let first = format!("to-{}", target.to_string().replace('.', "-"));
+    for number in 1..=MOST_RUNS {
+        let name = if number == 1 { first.clone() } else { format!("{first}-{number}") };
+        let url = api.target.resource_url(Kind::Run, &name)?;
+        if api.find("look for a free name", url).await?.is_none() {
+            api.put(Kind::Run, &name, &body, &Write::default()).await?;
+            api.act(Kind::Run, &name, "start", None, &Write::default()).await?;
+            return Ok(name);
+        }
+    }
+    Err(Failure::new(Blame::Failed, "cannot name a run", format!("the folder has {MOST_RUNS} runs already"))
+        .hint("name another folder with --data"))
+}

@@ -1,0 +1,179 @@
+//! A run in several states, as lines.
+
+use serde_json::{Value, json};
+
+use super::{render, render::Room, run::Run, *};
+
+const NOW: &str = "2026-01-01T02:00:00Z";
+
+fn now() -> Timestamp {
+    NOW.parse().expect("time")
+}
+
+fn member(name: &str, state: &str) -> Value {
+    let status = match state {
+        "NotStarted" => json!({"state": state}),
+        "Running" | "Pending" => json!({"state": state, "startTime": "2026-01-01T01:48:00Z"}),
+        _ => json!({"state": state, "startTime": "2026-01-01T00:10:00Z", "completedTime": "2026-01-01T00:22:30Z"}),
+    };
+    json!({"name": name, "status": status})
+}
+
+fn many(prefix: &str, states: &[&str]) -> Vec<Value> {
+    states.iter().enumerate().map(|(index, state)| member(&format!("{prefix}-{index}"), state)).collect()
+}
+
+fn run(state: &str, stages: Value) -> Value {
+    json!({"name": "up-1-34", "properties": {
+        "managedClusterUpdate": {"upgrade": {"type": "Full", "kubernetesVersion": "1.34.2"}},
+        "status": {"status": {"state": state, "startTime": "2026-01-01T00:00:00Z"}, "stages": stages}}})
+}
+
+fn status(state: &str) -> Value {
+    match state {
+        "NotStarted" => json!({"state": state}),
+        _ => json!({"state": state, "startTime": "2026-01-01T00:00:00Z"}),
+    }
+}
+
+/// Canary done, staging under way with a failure and a held member, production to come.
+fn midway() -> Value {
+    let mut eu = many("eu", &["Completed", "Failed", "Running", "Pending", "NotStarted", "NotStarted"]);
+    eu[1]["status"]["error"] = json!({"code": "PodDrainFailure", "message": "drain of node 3\nfailed"});
+    eu[2]["message"] = "upgrading, step 1 of 1".into();
+    eu[3]["status"]["error"] =
+        json!({"code": "AnotherOperationInProgress", "message": "another operation is in progress (Updating)"});
+    run(
+        "Running",
+        json!([
+            {"name": "canary", "status": {"state": "Completed", "startTime": "2026-01-01T00:00:00Z", "completedTime": "2026-01-01T00:30:00Z"},
+             "groups": [{"name": "canary", "status": status("Completed"), "members": many("canary", &["Completed", "Skipped"])}]},
+            {"name": "staging", "status": status("Running"), "groups": [
+                {"name": "eu", "status": status("Running"), "members": eu},
+                {"name": "us", "status": status("Running"), "members": many("us", &["Running"; 4])},
+                {"name": "empty", "status": {"state": "Skipped"}}]},
+            {"name": "production", "status": status("NotStarted"),
+             "groups": [{"name": "prod", "status": status("NotStarted"), "members": many("prod", &["NotStarted"; 30])}]},
+        ]),
+    )
+}
+
+fn waiting() -> Vec<Value> {
+    vec![
+        json!({"why": {"Slot": {"of": "eu", "limit": 1}}, "members": 2}),
+        json!({"why": {"EarlierStage": "staging"}, "members": 30}),
+    ]
+}
+
+fn drawn(run: &Value, waiting: &[Value], room: Room) -> String {
+    let run = Run::read(run).expect("run");
+    let lines = render::view(&run, waiting, now(), room);
+    let painted: Vec<String> = lines.iter().map(|line| line.paint(room.width, false)).collect();
+    painted.join("\n")
+}
+
+#[test]
+fn a_run_under_way_shows_stages_groups_members_failures_and_reasons() {
+    insta::assert_snapshot!(drawn(&midway(), &waiting(), Room { width: 110, height: 40 }));
+}
+
+#[test]
+fn a_narrow_terminal_gets_the_same_without_bars() {
+    insta::assert_snapshot!(drawn(&midway(), &waiting(), Room { width: 50, height: 40 }));
+}
+
+#[test]
+fn the_view_is_never_larger_than_the_room() {
+    for (width, height) in [(20, 5), (40, 10), (79, 12), (110, 23), (200, 60)] {
+        let drawn = drawn(&midway(), &waiting(), Room { width, height });
+        let widest = drawn.lines().map(unicode_width::UnicodeWidthStr::width).max().unwrap_or(0);
+        assert!(drawn.lines().count() <= height && widest <= width, "{width}x{height}:\n{drawn}");
+    }
+}
+
+#[test]
+fn failures_and_reasons_keep_their_place_where_there_are_many_groups() {
+    let groups: Vec<Value> = (0..50)
+        .map(|n| json!({"name": format!("g{n}"), "status": status("Running"), "members": many("m", &["Running", "Failed"])}))
+        .collect();
+    let run = run("Running", json!([{"name": "all", "status": status("Running"), "groups": groups}]));
+    let drawn = drawn(&run, &waiting(), Room { width: 100, height: 24 });
+    for part in ["more lines of groups and stages", "failed (50)", "waiting: 2 members"] {
+        assert!(drawn.contains(part), "{part} in\n{drawn}");
+    }
+}
+
+#[test]
+fn gates_and_waits_are_shown_where_they_are() {
+    let run = run(
+        "Pending",
+        json!([
+            {"name": "canary", "status": status("Running"),
+             "groups": [{"name": "c", "status": status("Completed"), "members": many("c", &["Completed"])}],
+             "afterStageWaitStatus": {"status": {"state": "Running", "startTime": "2026-01-01T01:50:00Z"}, "waitDurationInSeconds": 3600}},
+            {"name": "prod", "status": status("Pending"),
+             "beforeGates": [{"displayName": "change board", "status": {"state": "Pending"}}],
+             "groups": [{"name": "p", "status": status("NotStarted"), "members": many("p", &["NotStarted"])}]},
+        ]),
+    );
+    let drawn = drawn(&run, &[], Room { width: 80, height: 40 });
+    assert!(drawn.contains("waiting after the stage: 10m 00s of 1h 00m"), "{drawn}");
+    assert!(drawn.contains("gate 'change board' is closed"), "{drawn}");
+}
+
+#[test]
+fn the_summary_tells_what_became_of_everyone() {
+    let mut value = midway();
+    value["properties"]["status"]["status"] = json!({"state": "Failed", "startTime": "2026-01-01T00:00:00Z",
+        "completedTime": "2026-01-01T03:30:00Z", "error": {"code": "MaxAllowedFailuresExceeded", "message": "group 'eu' has 1 failed member(s)"}});
+    value["properties"]["status"]["stages"][0]["groups"][0]["members"][1]["message"] = "skipped by request.".into();
+    let run = Run::read(&value).expect("run");
+    let room = Room { width: 110, height: 500 };
+    let lines = render::summary(&run, Some(Duration::from_secs(65)), room);
+    let painted: Vec<String> = lines.iter().map(|line| line.paint(room.width, false)).collect();
+    insta::assert_snapshot!(painted.join("\n"));
+    let failure = verdict(&run).expect_err("a failed run is a failure");
+    assert_eq!(failure.kind, Kind::Failed);
+    assert!(failure.to_string().contains("MaxAllowedFailuresExceeded"), "{failure}");
+}
+
+#[test]
+fn only_completed_and_skipped_runs_end_well() {
+    for (state, good) in [("Completed", true), ("Skipped", true), ("Failed", false), ("Stopped", false)] {
+        let run = Run::read(&run(state, json!([]))).expect("run");
+        assert!(run.status.state.is_end());
+        assert_eq!(verdict(&run).is_ok(), good, "{state}");
+    }
+    for state in ["NotStarted", "Running", "Pending", "Stopping", "Hibernating"] {
+        assert!(!Run::read(&run(state, json!([]))).expect("run").status.state.is_end(), "{state}");
+    }
+}
+
+#[test]
+fn the_log_has_a_line_for_each_change_and_none_for_none() {
+    let mut log = Log::default();
+    let read = |value: &Value| Run::read(value).expect("run");
+    let first = log.changes(&read(&midway()), &waiting(), now());
+    insta::assert_snapshot!(first.join("\n"));
+    assert_eq!(log.changes(&read(&midway()), &waiting(), now()), Vec::<String>::new());
+
+    let mut next = midway();
+    let members = &mut next["properties"]["status"]["stages"][1]["groups"][0]["members"];
+    members[2]["message"] = "upgrading, 50% of nodes".into();
+    members[3]["status"] = json!({"state": "Running", "startTime": "2026-01-01T01:59:00Z"});
+    let fewer = [json!({"why": {"Slot": {"of": "eu", "limit": 1}}, "members": 1}), waiting()[1].clone()];
+    assert_eq!(log.changes(&read(&next), &fewer, now()), ["02:00:00 member eu-3 (staging/eu): Running"]);
+}
+
+#[test]
+fn redrawing_goes_up_as_many_lines_as_were_drawn() {
+    let lines = [Line::new(text::Ink::Plain, "a"), Line::new(text::Ink::Bad, "b")];
+    assert_eq!(redraw(&lines, 0, 10, false), "a\u{1b}[K\nb\u{1b}[K\n\u{1b}[J");
+    assert_eq!(redraw(&lines[..1], 2, 10, false), "\u{1b}[2A\ra\u{1b}[K\n\u{1b}[J");
+}
+
+#[test]
+fn a_run_without_status_is_read_too() {
+    let run = Run::read(&json!({"name": "a"})).expect("run");
+    assert_eq!((run.status.state, run.stages.len()), (State::NotStarted, 0));
+}

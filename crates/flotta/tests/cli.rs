@@ -1,0 +1,370 @@
+//! The binary as its users know it, against a server that answers as it is told.
+
+use std::{
+    collections::BTreeMap,
+    process::{Command, Output},
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    extract::{Request, State},
+    response::Response,
+};
+use serde_json::{Value, json};
+
+const FLEETS: &str = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/flotta/providers/Microsoft.ContainerService/fleets";
+
+/// An answer: status, headers, body.
+type Answer = (u16, Vec<(&'static str, String)>, Value);
+
+/// A server that gives out prepared answers, each once, the last again and again.
+#[derive(Clone, Default)]
+struct Fake {
+    answers: Arc<Mutex<BTreeMap<String, Vec<Answer>>>>,
+    asked: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Fake {
+    fn answer(&self, call: &str, status: u16, body: Value) {
+        self.answer_with(call, status, vec![], body);
+    }
+
+    fn answer_with(&self, call: &str, status: u16, headers: Vec<(&'static str, String)>, body: Value) {
+        let mut answers = self.answers.lock().expect("lock");
+        answers.entry(call.to_owned()).or_default().push((status, headers, body));
+    }
+
+    /// What was asked, as `METHOD path?query`, without the api-version and the collection of fleets.
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("lock").iter().map(|(call, _)| call.clone()).collect()
+    }
+
+    fn body(&self, call: &str) -> Value {
+        let asked = self.asked.lock().expect("lock");
+        asked.iter().find(|(asked, _)| asked == call).map(|(_, body)| body.clone()).expect("was asked")
+    }
+
+    async fn listen(&self) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("address");
+        let router = Router::new().fallback(reply).with_state(self.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        format!("http://{address}")
+    }
+}
+
+async fn reply(State(fake): State<Fake>, request: Request) -> Response {
+    let uri = request.uri().to_string().replace(FLEETS, "").replace("?api-version=2026-06-02-preview", "");
+    let if_match = request.headers().get("if-match").and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned();
+    let condition = if if_match.is_empty() { String::new() } else { format!(" if {if_match}") };
+    let call = format!("{} {uri}{condition}", request.method());
+    let bytes = to_bytes(request.into_body(), 1 << 20).await.expect("body");
+    let body = serde_json::from_slice(&bytes).unwrap_or_default();
+    fake.asked.lock().expect("lock").push((call.clone(), body));
+    let mut answers = fake.answers.lock().expect("lock");
+    let (status, headers, body) = match answers.get_mut(&call) {
+        Some(left) if left.len() > 1 => left.remove(0),
+        Some(left) => left[0].clone(),
+        None => {
+            (404, vec![], json!({"error": {"code": "ResourceNotFound", "message": format!("no answer for {call}")}}))
+        }
+    };
+    let builder = headers
+        .into_iter()
+        .fold(Response::builder().status(status), |builder, (name, value)| builder.header(name, value));
+    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+    builder.body(body).expect("response")
+}
+
+/// Runs the binary, away from the contexts and variables of whoever runs the tests.
+async fn flotta(server: &str, line: &str) -> Output {
+    flotta_in(server, line, &[]).await
+}
+
+async fn flotta_in(server: &str, line: &str, env: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flotta"));
+    command.args(line.split_whitespace()).env_clear().env("FLOTTA_CONFIG", "/nonexistent/config.yaml");
+    if !server.is_empty() {
+        command.env("FLOTTA_SERVER", server).env("FLOTTA_FLEET", "shop");
+    }
+    command.envs(env.iter().copied());
+    tokio::task::spawn_blocking(move || command.output().expect("run")).await.expect("join")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("code")
+}
+
+fn run_in(state: &str) -> Value {
+    json!({"name": "up", "properties": {
+        "managedClusterUpdate": {"upgrade": {"type": "Full", "kubernetesVersion": "1.34.2"}},
+        "status": {"status": {"state": state}, "stages": [{"name": "s", "status": {"state": state}, "groups": [
+            {"name": "g", "status": {"state": state}, "members": [{"name": "m", "status": {"state": state}}]}]}]}}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_running_operation_is_followed_to_its_end() {
+    let fake = Fake::default();
+    let operation = "https://elsewhere.example/operations/7".to_owned();
+    fake.answer_with(
+        "PUT /shop",
+        201,
+        vec![("azure-asyncoperation", operation)],
+        json!({"name": "shop", "properties": {"provisioningState": "Creating"}}),
+    );
+    fake.answer("GET /operations/7", 200, json!({"status": "InProgress"}));
+    fake.answer("GET /operations/7", 200, json!({"status": "Succeeded"}));
+    fake.answer(
+        "GET /shop",
+        200,
+        json!({"name": "shop", "location": "local", "properties": {"provisioningState": "Succeeded"}}),
+    );
+    let output = flotta(&fake.listen().await, "fleet create shop --tags a=b,c=d").await;
+    assert_eq!((code(&output), err(&output).as_str()), (0, ""));
+    assert!(out(&output).contains("Succeeded"), "{}", out(&output));
+    assert_eq!(fake.asked(), ["PUT /shop", "GET /operations/7", "GET /operations/7", "GET /shop"]);
+    assert_eq!(fake.body("PUT /shop"), json!({"location": "local", "properties": {}, "tags": {"a": "b", "c": "d"}}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_wait_does_not_follow() {
+    let fake = Fake::default();
+    fake.answer_with("DELETE /shop", 202, vec![("location", "/results/7".into())], json!({}));
+    let output = flotta(&fake.listen().await, "fleet delete shop --no-wait").await;
+    assert_eq!((code(&output), out(&output).as_str()), (0, "fleet 'shop' is being deleted\n"));
+    assert_eq!(fake.asked(), ["DELETE /shop"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_that_fails_is_a_failure_with_its_cause() {
+    let fake = Fake::default();
+    fake.answer_with(
+        "DELETE /shop",
+        202,
+        vec![("location", "/results/7".into()), ("azure-asyncoperation", "/operations/7".into())],
+        json!({}),
+    );
+    fake.answer(
+        "GET /operations/7",
+        200,
+        json!({"status": "Failed", "error": {"code": "Busy", "message": "a run is going on"}}),
+    );
+    let output = flotta(&fake.listen().await, "fleet delete shop").await;
+    assert_eq!(code(&output), 1);
+    assert_eq!(err(&output), "error: cannot delete fleet 'shop'\n  (Busy) a run is going on\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_names_code_message_and_field_and_exits_with_3() {
+    let fake = Fake::default();
+    let error = json!({"error": {"code": "InvalidParameter", "message": "'Eu' is not a valid name", "target": "properties.group"}});
+    fake.answer("PATCH /shop/members/a", 400, error);
+    let server = fake.listen().await;
+    let output = flotta(&server, "member update a --group eu --no-wait").await;
+    assert_eq!(code(&output), 3);
+    assert_eq!(
+        err(&output),
+        "error: cannot update member 'a'\n  (InvalidParameter) 'Eu' is not a valid name\n  field: properties.group\n"
+    );
+    assert_eq!(fake.body("PATCH /shop/members/a"), json!({"properties": {"group": "eu"}}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_there_exits_with_4_and_says_how_to_start_a_server() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("address");
+    let output = flotta(&format!("http://{free}"), "member list").await;
+    assert_eq!(code(&output), 4);
+    assert!(err(&output).contains("cannot be reached") && err(&output).contains("flotta serve"), "{}", err(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_command_line_exits_with_2() {
+    for line in
+        ["member create A --cluster-id x", "run create up", "run skip up", "member update a", "fleet create a --tags b"]
+    {
+        let output = flotta("http://127.0.0.1:1", line).await;
+        assert_eq!(code(&output), 2, "{line}: {}", err(&output));
+    }
+    let output = flotta("", "member list").await;
+    assert_eq!(code(&output), 2, "no fleet is named");
+    assert!(err(&output).contains("FLOTTA_FLEET"), "{}", err(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_followed_page_by_page() {
+    let fake = Fake::default();
+    let server = fake.listen().await;
+    let member = |name: &str| json!({"name": name, "properties": {"group": "eu"}});
+    fake.answer(
+        "GET /shop/members",
+        200,
+        json!({"value": [member("a"), member("b")], "nextLink": format!("{server}/next?$skipToken=2")}),
+    );
+    fake.answer("GET /next?$skipToken=2", 200, json!({"value": [member("c")], "nextLink": null}));
+    let output = flotta(&server, "member list -o json").await;
+    let listed: Value = serde_json::from_slice(&output.stdout).expect("json");
+    let names: Vec<&str> =
+        listed.as_array().expect("list").iter().filter_map(|member| member["name"].as_str()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_created_from_a_strategy_and_started() {
+    let fake = Fake::default();
+    fake.answer("PUT /shop/updateRuns/up", 201, run_in("NotStarted"));
+    fake.answer("POST /shop/updateRuns/up/start", 200, run_in("NotStarted"));
+    let line = "run create up --type full --kubernetes-version v1.34.2 --node-image-selection Consistent --strategy careful --start";
+    let output = flotta(&fake.listen().await, line).await;
+    assert_eq!((code(&output), err(&output).as_str()), (0, ""));
+    assert_eq!(fake.asked(), ["PUT /shop/updateRuns/up", "POST /shop/updateRuns/up/start"]);
+    let expect = json!({"properties": {
+        "updateStrategyId": format!("{FLEETS}/shop/updateStrategies/careful"),
+        "managedClusterUpdate": {
+            "upgrade": {"type": "Full", "kubernetesVersion": "1.34.2"},
+            "nodeImageSelection": {"type": "Consistent"}}}});
+    assert_eq!(fake.body("PUT /shop/updateRuns/up"), expect);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn skip_takes_several_targets_and_if_match_is_sent() {
+    let fake = Fake::default();
+    let call = "POST /shop/updateRuns/up/skip if \"7\"";
+    fake.answer(call, 200, run_in("Running"));
+    let output =
+        flotta(&fake.listen().await, "run skip up --member a --member b --after-stage-wait s --if-match \"7\"").await;
+    assert_eq!((code(&output), err(&output).as_str()), (0, ""));
+    let target = |kind: &str, name: &str| json!({"type": kind, "name": name});
+    assert_eq!(
+        fake.body(call),
+        json!({"targets": [target("Member", "a"), target("Member", "b"), target("AfterStageWait", "s")]})
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watch_logs_changes_and_its_exit_code_tells_how_the_run_ended() {
+    for (end, expect) in [("Completed", 0), ("Skipped", 0), ("Failed", 1), ("Stopped", 1)] {
+        let fake = Fake::default();
+        for state in ["NotStarted", "Running", "Running", end] {
+            fake.answer("GET /shop/updateRuns/up", 200, run_in(state));
+        }
+        let output = flotta(&fake.listen().await, "run watch up --interval 0.1").await;
+        assert_eq!(code(&output), expect, "{end}: {}", err(&output));
+        let log = out(&output);
+        assert_eq!(log.lines().filter(|line| line.ends_with("member m (s/g): Running")).count(), 1, "{log}");
+        assert!(log.contains(&format!("run up {end}")), "{log}");
+        let reasons = fake.asked().iter().filter(|call| call.contains("waitingOn")).count();
+        assert_eq!(reasons, 1, "a server that does not know reasons is asked once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watch_bears_a_server_that_is_away_for_a_moment() {
+    let fake = Fake::default();
+    fake.answer("GET /shop/updateRuns/up", 200, run_in("Running"));
+    fake.answer(
+        "GET /shop/updateRuns/up",
+        503,
+        json!({"error": {"code": "ServiceUnavailable", "message": "restarting"}}),
+    );
+    fake.answer("GET /shop/updateRuns/up", 200, run_in("Completed"));
+    let output = flotta(&fake.listen().await, "run watch up --interval 0.1").await;
+    assert_eq!(code(&output), 0, "{}", err(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watch_of_an_unknown_run_is_refused_at_once() {
+    let output = flotta(&Fake::default().listen().await, "run watch up").await;
+    assert_eq!(code(&output), 3);
+    assert!(err(&output).contains("(ResourceNotFound)"), "{}", err(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn apply_creates_what_is_missing_and_leaves_what_is_equal() {
+    let fake = Fake::default();
+    let strategy =
+        |wait: u32| json!({"properties": {"strategy": {"stages": [{"name": "a", "afterStageWaitInSeconds": wait}]}}});
+    fake.answer("PUT /shop", 201, json!({"name": "shop", "location": "local"}));
+    fake.answer("GET /shop/updateStrategies/equal", 200, strategy(1));
+    fake.answer("GET /shop/updateStrategies/other", 200, strategy(2));
+    fake.answer("PUT /shop/updateStrategies/other", 200, strategy(1));
+    let folder = tempfile::tempdir().expect("folder");
+    let file = folder.path().join("all.yaml");
+    let stages = "properties: {strategy: {stages: [{name: a, afterStageWaitInSeconds: 1}]}}";
+    let text = format!(
+        "kind: UpdateStrategy\nname: equal\n{stages}\n---\nkind: UpdateStrategy\nname: other\n{stages}\n---\nkind: Fleet\nname: shop\nlocation: local\n"
+    );
+    std::fs::write(&file, text).expect("write");
+    let output =
+        flotta_in(&fake.listen().await, &format!("apply -f {}", file.display()), &[("FLOTTA_FLEET", "another")]).await;
+    assert_eq!((code(&output), err(&output).as_str()), (0, ""));
+    assert_eq!(out(&output), "fleet 'shop' created\nstrategy 'equal' unchanged\nstrategy 'other' changed\n");
+    let asked = fake.asked();
+    assert_eq!(asked.iter().filter(|call| call.starts_with("PUT")).count(), 2, "{asked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn contexts_are_kept_and_flags_and_environment_come_first() {
+    let folder = tempfile::tempdir().expect("folder");
+    let config = folder.path().join("config.yaml").display().to_string();
+    let shown = async |line: &str, env: &[(&str, &str)]| {
+        let env: Vec<(&str, &str)> = [("FLOTTA_CONFIG", config.as_str())].iter().chain(env).copied().collect();
+        let output = flotta_in("", line, &env).await;
+        assert_eq!((code(&output), err(&output).as_str()), (0, ""), "{line}");
+        out(&output)
+    };
+    shown("context set a --server http://127.0.0.1:1 --fleet fa -g ga", &[]).await;
+    shown("context set b --server http://127.0.0.1:2 --fleet fb", &[]).await;
+    let settings = async |line: &str, env: &[(&str, &str)]| -> (String, String, String) {
+        let text = shown(&format!("context show -o json {line}"), env).await;
+        let value: Value = serde_json::from_str(&text).expect("json");
+        let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        (text("context"), text("fleet"), text("resourceGroup"))
+    };
+    let expect = |context: &str, fleet: &str, group: &str| (context.to_owned(), fleet.to_owned(), group.to_owned());
+    assert_eq!(settings("", &[]).await, expect("a", "fa", "ga"));
+    assert_eq!(settings("", &[("FLOTTA_FLEET", "env")]).await, expect("a", "env", "ga"));
+    assert_eq!(settings("--fleet flag", &[("FLOTTA_FLEET", "env")]).await, expect("a", "flag", "ga"));
+    assert_eq!(settings("--context b", &[]).await, expect("b", "fb", "flotta"));
+    shown("context use b", &[]).await;
+    assert_eq!(settings("", &[]).await, expect("b", "fb", "flotta"));
+    assert!(shown("context list", &[]).await.contains("http://127.0.0.1:2"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn help_is_as_it_was_written() {
+    let mut all = String::new();
+    for line in [
+        "",
+        "fleet",
+        "member create",
+        "strategy",
+        "run",
+        "run create",
+        "run skip",
+        "run watch",
+        "apply",
+        "context",
+        "demo",
+    ] {
+        let output = flotta_in("", &format!("{line} --help"), &[("COLUMNS", "100")]).await;
+        assert_eq!(code(&output), 0, "{line}");
+        all.push_str(&format!("$ flotta {line} --help\n{}\n", out(&output)));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_is_a_version_and_completion_for_shells() {
+    assert_eq!(out(&flotta("", "--version").await), format!("flotta {}\n", env!("CARGO_PKG_VERSION")));
+    assert!(out(&flotta("", "completion bash").await).contains("_flotta"));
+}
