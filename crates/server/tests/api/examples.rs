@@ -27,7 +27,7 @@ struct Example {
 }
 
 /// The folder of reference material; `None`, and a word about it, where it is missing.
-fn reference() -> Option<PathBuf> {
+pub fn reference() -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference");
     let folder = std::env::var_os("FLOTTA_REFERENCE").map_or_else(beside, PathBuf::from);
     if !folder.is_dir() {
