@@ -231,8 +231,9 @@ async fn act(
     write: &Write,
 ) -> Result<(), Failure> {
     let Answer { body, .. } = api.act(Kind::Run, name, action, body, write).await?;
-    // An answer that is an operation has no run in it.
-    let run = if body.pointer("/properties/status").is_some() { body } else { api.get(Kind::Run, name).await? };
+    // The answer shows the run as it was before, or is an operation; people want to see where it stands now.
+    let stale = format == Format::Table || body.pointer("/properties/status").is_none();
+    let run = if stale { api.get(Kind::Run, name).await? } else { body };
     output::show(format, Kind::Run, &run)
 }
 

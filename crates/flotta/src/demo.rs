@@ -225,3 +225,26 @@ async fn start_run(api: &Api, target: KubernetesVersion) -> Result<String, Failu
     Err(Failure::new(Blame::Failed, "cannot name a run", format!("the folder has {MOST_RUNS} runs already"))
         .hint("name another folder with --data"))
 }
+
+#[cfg(test)]
+mod tests {
+    use flotta_clock::Clock;
+    use flotta_simulator::{Options, Simulator};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_strategy_covers_every_group_and_the_target_is_legal_for_every_cluster() {
+        let fleet = FleetFile::parse(FLEET).expect("fleet file");
+        let cloud = Simulator::new(fleet.clone(), Clock::system(), Options::default()).await.expect("simulator");
+        let clusters = cloud.clusters();
+        let strategy = strategy(&clusters).to_string();
+        for cluster in &clusters {
+            let group = cluster.group.as_deref().expect("group");
+            assert!(strategy.contains(&format!("\"{group}\"")), "{group} is in no stage");
+        }
+        let target = newest_legal(&fleet, &clusters).expect("target");
+        assert_eq!(target, KubernetesVersion::new(1, 33, 3));
+        assert!(clusters.iter().all(|cluster| cluster.version < target && cluster.version.minor + 1 >= target.minor));
+    }
+}

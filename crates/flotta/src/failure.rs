@@ -74,7 +74,8 @@ impl fmt::Display for Failure {
             false => text.to_owned(),
         };
         write!(f, "{} {}\n  {}", label("error:"), clean(&self.what), clean(&self.cause))?;
-        if let Some(field) = &self.field {
+        // Many a server says it in its message, too.
+        if let Some(field) = self.field.as_ref().filter(|field| !self.cause.contains(&***field)) {
             write!(f, "\n  {} {}", aside("field:"), clean(field))?;
         }
         for detail in self.details.iter() {
@@ -109,6 +110,12 @@ mod tests {
           hint: use lower-case letters
         ");
         assert!(format!("{failure:#}").contains("\u{1b}["), "the coloured form has colours");
+    }
+
+    #[test]
+    fn a_field_that_the_cause_names_is_not_told_twice() {
+        let failure = Failure { field: Some("a.b".into()), ..Failure::new(Kind::Refused, "no", "a.b: is wrong") };
+        assert_eq!(failure.to_string(), "error: no\n  a.b: is wrong");
     }
 
     #[test]

@@ -223,10 +223,12 @@ async fn a_run_is_created_from_a_strategy_and_started() {
     let fake = Fake::default();
     fake.answer("PUT /shop/updateRuns/up", 201, run_in("NotStarted"));
     fake.answer("POST /shop/updateRuns/up/start", 200, run_in("NotStarted"));
+    fake.answer("GET /shop/updateRuns/up", 200, run_in("Running"));
     let line = "run create up --type full --kubernetes-version v1.34.2 --node-image-selection Consistent --strategy careful --start";
     let output = flotta(&fake.listen().await, line).await;
     assert_eq!((code(&output), err(&output).as_str()), (0, ""));
-    assert_eq!(fake.asked(), ["PUT /shop/updateRuns/up", "POST /shop/updateRuns/up/start"]);
+    assert_eq!(fake.asked(), ["PUT /shop/updateRuns/up", "POST /shop/updateRuns/up/start", "GET /shop/updateRuns/up"]);
+    assert!(out(&output).contains("Running"), "{}", out(&output));
     let expect = json!({"properties": {
         "updateStrategyId": format!("{FLEETS}/shop/updateStrategies/careful"),
         "managedClusterUpdate": {
@@ -241,7 +243,8 @@ async fn skip_takes_several_targets_and_if_match_is_sent() {
     let call = "POST /shop/updateRuns/up/skip if \"7\"";
     fake.answer(call, 200, run_in("Running"));
     let output =
-        flotta(&fake.listen().await, "run skip up --member a --member b --after-stage-wait s --if-match \"7\"").await;
+        flotta(&fake.listen().await, "run skip up --member a --member b --after-stage-wait s -o json --if-match \"7\"")
+            .await;
     assert_eq!((code(&output), err(&output).as_str()), (0, ""));
     let target = |kind: &str, name: &str| json!({"type": kind, "name": name});
     assert_eq!(

@@ -303,7 +303,7 @@ fn refusal(what: &str, answer: &Answer) -> Failure {
 fn hint(status: StatusCode) -> Option<&'static str> {
     match status {
         StatusCode::NOT_FOUND => Some("`list` shows what there is; `flotta context show` tells which fleet was asked"),
-        StatusCode::PRECONDITION_FAILED => Some("it has changed since: show it again and use its new eTag"),
+        StatusCode::PRECONDITION_FAILED => Some("show it again, and use the eTag it has now"),
         StatusCode::TOO_MANY_REQUESTS => Some("wait a moment and try again"),
         status if status.is_server_error() => Some("the server's log knows more; trying again does no harm"),
         _ => None,

@@ -78,11 +78,11 @@ pub async fn watch(api: &Api, name: &str, interval: Duration, style: Style) -> R
 pub fn show(value: &Value, now: Timestamp) -> Result<(), Failure> {
     let run = read(value)?;
     let room = Room { height: 500, ..room() };
-    let lines = match run.status.state.is_end() {
-        true => render::summary(&run, None, room).split_off(1),
-        false => render::view(&run, &[], now, room),
+    let (lines, width) = match run.status.state.is_end() {
+        true => (render::summary(&run, None, room).split_off(1), usize::MAX),
+        false => (render::view(&run, &[], now, room), room.width),
     };
-    lines.iter().try_for_each(|line| say(&line.paint(room.width, colours())))
+    lines.iter().try_for_each(|line| say(&line.paint(width, colours())))
 }
 
 /// The domain time that an answer tells, else the wall clock's.
