@@ -254,6 +254,8 @@ async fn nothing_is_lost_or_started_twice_however_often_the_server_is_killed() {
     assert!(kills >= 10, "killed only {kills} times");
     let run = client.must(&server, "GET", "/updateRuns/r1", None).await;
     assert_eq!(run["properties"]["status"]["failureCount"], FAILING.len());
+    let completed = members(&run).into_values().filter(|state| state == "Completed").count();
+    assert_eq!(completed, CLUSTERS - FAILING.len(), "what this run moved is Completed, not Skipped");
 
     let accepted = client.send("GET", &format!("{}/simulator/accepted?limit=100000", cloud.url), None).await;
     let (_, accepted) = accepted.expect("the cloud answers");
