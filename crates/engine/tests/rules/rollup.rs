@@ -200,6 +200,7 @@ fn choice_waits_run_on_while_stopped() {
     bench.check("Stopped; one Stopped; a Completed C; two NotStarted; b NotStarted N");
     assert_eq!(bench.run.wait_state(0), State::Running);
     assert_eq!(bench.run.next_wake(), None, "time alone changes nothing while stopped");
+    assert_eq!(bench.why(Part::Run), [Why::Stopped]);
     bench.advance(100);
     bench.start();
     bench.check("Running; one Completed; a Completed C; two Running; b Running R");
@@ -364,4 +365,14 @@ fn choice_one_strategy_makes_many_runs_and_a_selector_that_picks_nobody_an_empty
     let mut bench = Bench::of_plan(plan);
     bench.start();
     bench.check("Skipped; s Skipped; s Skipped ");
+}
+
+#[test]
+fn rule_3_a_run_stopped_in_its_last_wait_says_that_it_is_stopped() {
+    let mut bench = Bench::started(&["one wait=60 / a x1"]);
+    bench.finish("a-0");
+    assert_eq!(bench.why(Part::Run), [Why::StageWait(name("one"))]);
+    bench.stop();
+    bench.check("Stopped; one Stopped; a Completed C");
+    assert_eq!(bench.why(Part::Run), [Why::Stopped]);
 }
