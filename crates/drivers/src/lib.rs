@@ -16,10 +16,10 @@ pub mod pace;
 pub mod token;
 pub mod transport;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use flotta_model::{Catalogue, Cluster, ClusterId, Fault, Hold, Step};
+use flotta_model::{Catalogue, Cluster, ClusterId, Fault, Hold, KubernetesVersion, Step};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub trait ClusterDriver: Send + Sync + 'static {
     async fn observe(&self, cluster: &ClusterId, look: Look) -> Result<Cluster, Trouble>;
 
     /// The Kubernetes versions of a region. May be remembered for some minutes.
-    async fn catalogue(&self, cluster: &ClusterId, location: &str) -> Result<Catalogue, Trouble>;
+    async fn catalogue(&self, cluster: &ClusterId, location: &str) -> Result<Arc<Catalogue>, Trouble>;
 
     /// Returns when a write for this cluster, and the read that comes before it, are inside the provider's budget. It
     /// is waited for before a step is intended, so that a stop takes hold of everything that still queues here.
@@ -50,9 +50,9 @@ pub trait ClusterDriver: Send + Sync + 'static {
 /// What to read beside the cluster itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// The versions the control plane may go to.
-    pub versions: bool,
-    /// The newest image of each pool.
+    /// The version it is to reach. Where its control plane is below, the versions it may go to are read.
+    pub target: Option<KubernetesVersion>,
+    /// The newest image of each pool; not where the control plane is below the target, since images come after it.
     pub images: bool,
     /// The machines of each pool, to see nodes that lag behind their pool.
     pub machines: bool,

@@ -85,7 +85,7 @@ impl Context {
         let cluster = self.cluster(ticket);
         let upgrade = self.plan.goal.upgrade();
         let images = upgrade != UpgradeType::ControlPlaneOnly;
-        let look = Look { versions: self.version.is_some(), images, machines };
+        let look = Look { target: self.version, images, machines };
         let seen = driver.observe(cluster, look).await?;
         let offer = match self.version {
             Some(version) if seen.version < version => {

@@ -552,7 +552,7 @@ impl Worker {
     }
 
     fn dispatch_all(&mut self, pauses: &HashMap<u32, Duration>) {
-        let resolve = self.run.work().first() == Some(&Work::ResolveTarget);
+        let resolve = self.run.resolving();
         if resolve && self.resolving.is_none() {
             self.resolving = Some(effects::resolve(&self.context()));
         } else if !resolve {

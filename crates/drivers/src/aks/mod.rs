@@ -97,10 +97,20 @@ pub struct AksDriver {
     config: AksConfig,
     caller: Caller,
     catalogues: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Remembered>>>>,
+    bodies: Mutex<HashMap<String, Body>>,
 }
 
+/// A cluster as it was last seen behind its target, and its etag then: what is written next is made from it.
+struct Body {
+    etag: String,
+    body: serde_json::Value,
+}
+
+/// Bodies that are kept at most.
+const MOST_BODIES: usize = 1024;
+
 /// What a region offered, and when it said so. The lock around it makes callers wait for one read.
-type Remembered = Option<(Timestamp, Catalogue)>;
+type Remembered = Option<(Timestamp, Arc<Catalogue>)>;
 
 /// How long a region's versions are remembered, in domain time.
 const REMEMBER: SignedDuration = SignedDuration::from_mins(5);
@@ -141,7 +151,24 @@ impl AksDriver {
             backoff: config.backoff,
             timeout: config.call_timeout,
         };
-        Ok(Self { config, caller, catalogues: Mutex::default() })
+        Ok(Self { config, caller, catalogues: Mutex::default(), bodies: Mutex::default() })
+    }
+
+    /// Keeps a body for the write that will follow, if the cluster can be written with a guard.
+    fn remember_body(&self, id: &ClusterId, etag: Option<&str>, body: serde_json::Value) {
+        let Some(etag) = etag else { return };
+        let mut bodies = self.bodies.lock().unwrap_or_else(PoisonError::into_inner);
+        if bodies.len() >= MOST_BODIES {
+            bodies.clear();
+        }
+        bodies.insert(id.key().to_owned(), Body { etag: etag.to_owned(), body });
+    }
+
+    /// The body that a guard stands for, once.
+    fn recall_body(&self, id: &ClusterId, guard: Option<&str>) -> Option<serde_json::Value> {
+        let mut bodies = self.bodies.lock().unwrap_or_else(PoisonError::into_inner);
+        let Body { etag, body } = bodies.remove(id.key())?;
+        (guard == Some(etag.as_str())).then_some(body)
     }
 
     /// The cluster as it is, without anything around it.
@@ -207,11 +234,13 @@ impl ClusterDriver for AksDriver {
     }
 
     async fn observe(&self, cluster: &ClusterId, look: Look) -> Result<Cluster, Trouble> {
-        let mut seen = self.cluster(cluster, Effort::Patient).await?.cluster;
-        if look.versions {
+        let wire::Seen { cluster: mut seen, body } = self.cluster(cluster, Effort::Patient).await?;
+        let behind = look.target.is_some_and(|target| seen.version < target);
+        if behind {
+            self.remember_body(cluster, seen.etag.as_deref(), body);
             seen.upgrades = wire::upgrades(&self.around(cluster, "/upgradeProfiles/default").await?);
         }
-        if look.images {
+        if look.images && !behind {
             let latest = seen.pools.iter().map(|pool| self.latest_image(cluster, &pool.name));
             let latest = futures::future::try_join_all(latest).await?;
             for (pool, image) in seen.pools.iter_mut().zip(latest) {
@@ -228,21 +257,21 @@ impl ClusterDriver for AksDriver {
         Ok(seen)
     }
 
-    async fn catalogue(&self, cluster: &ClusterId, location: &str) -> Result<Catalogue, Trouble> {
+    async fn catalogue(&self, cluster: &ClusterId, location: &str) -> Result<Arc<Catalogue>, Trouble> {
         let region = wire::region(location);
         let remembered = self.remembered(format!("{}/{region}", subscription(cluster)));
         let mut remembered = remembered.lock().await;
         let now = self.caller.clock.now();
         if let Some((_, catalogue)) = remembered.as_ref().filter(|(at, _)| now.duration_since(*at) < REMEMBER) {
-            return Ok(catalogue.clone());
+            return Ok(Arc::clone(catalogue));
         }
         let path = format!(
             "/subscriptions/{}/providers/Microsoft.ContainerService/locations/{region}/kubernetesVersions?api-version={}",
             wire::encode_path(cluster.subscription()),
             self.config.api_version,
         );
-        let catalogue = wire::catalogue(&self.caller.read(&path, &other(cluster), Effort::Patient).await?);
-        *remembered = Some((now, catalogue.clone()));
+        let catalogue = Arc::new(wire::catalogue(&self.caller.read(&path, &other(cluster), Effort::Patient).await?));
+        *remembered = Some((now, Arc::clone(&catalogue)));
         Ok(catalogue)
     }
 

@@ -1,7 +1,8 @@
 //! Starting a step at most once (`behaviour.md` D6; `aks-wire.md` §3).
 //!
-//! A start reads first, always, and [`judge`] decides from what it saw. A write carries the etag of the intent, not of
-//! that read: whatever changed in between is refused by the provider. The one call that has no such guard, the node
+//! A start knows first what it writes to — from the observation that its guard stands for, or from a read of its own —
+//! and [`judge`] decides from that. A write carries the etag of the intent, not of that read: whatever changed in between
+//! is refused by the provider, and then it reads again. The one call that has no such guard, the node
 //! image upgrade of a pool, is told apart by the pool's etag, which is new as soon as a request was accepted.
 
 use flotta_model::{Cluster, Hold, Pool, Provisioning, Step};
@@ -75,7 +76,7 @@ impl AksDriver {
     async fn view(&self, intent: &Intent, effort: Effort) -> Result<View, Trouble> {
         match &intent.step {
             Step::Cluster { version, pools } => {
-                let seen = self.cluster(&intent.cluster, effort).await?;
+                let seen = self.cluster_to_write(intent, effort).await?;
                 let unlike = same_pools(&seen.cluster, pools).err();
                 let all = |test: &dyn Fn(&Pool) -> bool| seen.cluster.pools.iter().all(test);
                 let at_target = seen.cluster.version == *version && all(&|pool| pool.version == *version);
@@ -83,7 +84,7 @@ impl AksDriver {
                 Ok(View { unlike, ..cluster_view(seen, at_target, at_or_beyond) })
             }
             Step::ControlPlane { version } => {
-                let seen = self.cluster(&intent.cluster, effort).await?;
+                let seen = self.cluster_to_write(intent, effort).await?;
                 let (at_target, at_or_beyond) = (seen.cluster.version == *version, seen.cluster.version >= *version);
                 Ok(cluster_view(seen, at_target, at_or_beyond))
             }
@@ -97,6 +98,18 @@ impl AksDriver {
                 let reached = pool.image.as_ref().is_some_and(|has| has >= image);
                 Ok(pool_view(&pool, body, upgrading, reached))
             }
+        }
+    }
+
+    /// The cluster that a write is made from: as it was observed, if the guard still stands for that, else as it is.
+    async fn cluster_to_write(&self, intent: &Intent, effort: Effort) -> Result<wire::Seen, Trouble> {
+        let observed = match intent.recovering {
+            true => None,
+            false => self.recall_body(&intent.cluster, intent.guard.as_deref()),
+        };
+        match observed {
+            Some(body) => wire::cluster(body),
+            None => self.cluster(&intent.cluster, effort).await,
         }
     }
 
@@ -280,5 +293,13 @@ fn cluster_view(seen: wire::Seen, at_target: bool, at_or_beyond: bool) -> View {
 }
 
 fn pool_view(pool: &Pool, body: Value, at_target: bool, at_or_beyond: bool) -> View {
-    View { etag: pool.etag.clone(), doing: pool.provisioning.clone(), itself: true, at_target, at_or_beyond, unlike: None, body }
+    View {
+        etag: pool.etag.clone(),
+        doing: pool.provisioning.clone(),
+        itself: true,
+        at_target,
+        at_or_beyond,
+        unlike: None,
+        body,
+    }
 }

@@ -48,10 +48,17 @@ async fn d1_previews_are_no_upgrades_and_a_pool_without_a_profile_has_no_newer_i
     );
     let latest = json!({"properties": {"latestNodeImageVersion": "AKSUbuntu-2204gen2containerd-202510.03.1"}});
     fake.script(Method::GET, "agentPools/sys/upgradeProfiles/default", json_answer(200, &latest));
-    let look = Look { versions: true, images: true, machines: true };
+    let target = Some("1.33.9".parse().expect("version"));
+    let look = Look { target, images: true, machines: false };
     let seen = driver(&fake).observe(&id(), look).await.expect("seen");
     let versions: Vec<String> = seen.upgrades.iter().map(ToString::to_string).collect();
     assert_eq!(versions, ["1.33.9", "1.33.10"]);
+    assert!(seen.pools.iter().all(|pool| pool.latest_image.is_none()), "the version comes first");
+    let reads = fake.reads("upgradeProfiles");
+    let look = Look { images: true, ..Look::default() };
+    let seen = driver(&fake).observe(&id(), look).await.expect("seen");
+    assert!(seen.upgrades.is_empty() && fake.reads("c1/upgradeProfiles") == 1, "nothing is read that is not needed");
+    assert_eq!(fake.reads("upgradeProfiles") - reads, seen.pools.len());
     let images: Vec<Option<&str>> =
         seen.pools.iter().map(|pool| pool.latest_image.as_ref().map(|image| image.as_str())).collect();
     assert_eq!(images, [Some("AKSUbuntu-2204gen2containerd-202510.03.1"), None]);

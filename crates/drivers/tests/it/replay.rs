@@ -385,9 +385,11 @@ async fn recorded_upgrade_profiles_and_machines() {
     let mut played = pairs(&profiles);
     played.push(get(format!("{GROUP}/aks2"), json!({"location": "westus2", "properties": properties})));
     let (driver, _) = stage(played).await;
-    let look = Look { versions: true, images: true, machines: true };
+    let look = Look { target: Some(version("1.29.4")), ..Look::default() };
     let cluster = driver.observe(&id("aks2"), look).await.expect("seen");
     assert_eq!(cluster.upgrades, [version("1.29.2"), version("1.29.4")]);
+    let look = Look { images: true, ..Look::default() };
+    let cluster = driver.observe(&id("aks2"), look).await.expect("seen");
     assert_eq!(
         cluster.pools[0].latest_image.as_ref().map(|image| image.as_str()),
         Some("AKSUbuntu-2204gen2TLcontainerd-202405.27.0")

@@ -86,7 +86,7 @@ impl Cloud {
     }
 
     async fn see(&self, cluster: &ClusterId) -> Cluster {
-        let look = Look { versions: true, images: true, machines: true };
+        let look = Look { target: None, images: true, machines: true };
         loop {
             match self.driver.observe(cluster, look).await {
                 Ok(seen) => return seen,
@@ -158,9 +158,11 @@ async fn a_cluster_goes_up_by_image_control_plane_and_pools() {
     let id = cloud.id("c1");
     let seen = cloud.see(&id).await;
     assert_eq!((seen.version.to_string(), seen.location.as_str()), ("1.32.7".into(), "westeurope"));
+    let look = Look { target: Some("1.33.2".parse().expect("version")), ..Look::default() };
+    let behind = cloud.driver.observe(&id, look).await.expect("seen");
     assert!(
-        seen.upgrades.contains(&"1.33.2".parse().expect("version"))
-            && !seen.upgrades.iter().any(|version| version.minor == 34)
+        behind.upgrades.contains(&"1.33.2".parse().expect("version"))
+            && !behind.upgrades.iter().any(|version| version.minor == 34)
     );
     let catalogue = cloud.driver.catalogue(&id, &seen.location).await.expect("catalogue");
     assert_eq!(catalogue.newest_patch(1, 33), Some("1.33.2".parse().expect("version")));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flotta_drivers::{ClusterDriver, Operation, Started, Trouble, transport::TransportError};
+use flotta_drivers::{ClusterDriver, Look, Operation, Started, Trouble, transport::TransportError};
 use flotta_model::{Hold, Step};
 use http::Method;
 use serde_json::{Value, json};
@@ -213,6 +213,25 @@ async fn d6_a_pool_that_is_busy_keeps_its_cluster_from_being_written() {
     let trouble = driver(&fake).start(&intent(full("1.33.2"), "cluster-0", false)).await.expect_err("busy");
     assert_eq!(trouble, Trouble::Wait(Hold::OtherOperation("UpgradingNodeImageVersion".into())));
     assert!(fake.writes().is_empty());
+}
+
+#[tokio::test]
+async fn d5_what_was_observed_is_written_from_without_a_second_read_unless_it_changed() {
+    for (changed, reads) in [(false, 1), (true, 2)] {
+        let fake = Fake::new();
+        let driver = driver(&fake);
+        let look = Look { target: Some("1.33.2".parse().expect("version")), ..Look::default() };
+        let none = json!({"properties": {"controlPlaneProfile": {"upgrades": []}}});
+        fake.script(Method::GET, "c1/upgradeProfiles/default", json_answer(200, &none));
+        driver.observe(&id(), look).await.expect("seen");
+        if changed {
+            fake.with(|state| state.cluster["eTag"] = "cluster-9".into());
+        }
+        let guard = if changed { "cluster-9" } else { "cluster-0" };
+        driver.start(&intent(full("1.33.2"), guard, false)).await.expect("started");
+        assert_eq!(fake.reads("/managedClusters/c1?"), reads, "changed: {changed}");
+        assert_eq!(fake.writes()[0].headers["if-match"], guard);
+    }
 }
 
 #[tokio::test]
