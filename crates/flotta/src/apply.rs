@@ -78,8 +78,14 @@ pub fn documents(text: &str) -> Result<Vec<Value>, Failure> {
     }
     // `no` and `on` are words here, as in YAML 1.2: a label may have them.
     let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| Failure::new(Blame::Usage, "the file is neither YAML nor JSON", error.to_string()))
+    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
+        Failure::new(Blame::Usage, "the file is neither YAML nor JSON", first_line(&error.to_string()))
+    })
+}
+
+/// What an error says, without the picture of the place that comes after it.
+pub fn first_line(error: &str) -> &str {
+    error.lines().next().unwrap_or_default().trim_start_matches("error: ")
 }
 
 /// The one document of a text.
@@ -184,6 +190,7 @@ pub async fn apply(api: &Api, wanted: &Wanted, write: &Write) -> Result<Outcome,
         Some(fleet) => api.with_target(api.target.with_fleet(fleet.clone())),
         None => api.clone(),
     };
+    let wanted = &with_strategy_id(&api, wanted)?;
     let what = format!("look at {} '{}'", wanted.kind.singular(), wanted.name);
     let url = api.target.resource_url(wanted.kind, &wanted.name)?;
     let before = api.find(&what, url).await?.map(|answer| answer.body);
@@ -196,6 +203,15 @@ pub async fn apply(api: &Api, wanted: &Wanted, write: &Write) -> Result<Outcome,
         Some(before) if essence(&before, &wanted.body) == essence(&after, &wanted.body) => Ok(Outcome::Unchanged),
         Some(_) => Ok(Outcome::Changed),
     }
+}
+
+/// A run may name its strategy, where ARM wants the whole id.
+fn with_strategy_id(api: &Api, wanted: &Wanted) -> Result<Wanted, Failure> {
+    let mut wanted = wanted.clone();
+    if let Some(Value::String(strategy)) = wanted.body.pointer_mut("/properties/updateStrategyId") {
+        *strategy = api.target.strategy_id(strategy)?;
+    }
+    Ok(wanted)
 }
 
 /// What of a resource its owner decides: without what the server adds, and without what is empty.
@@ -243,6 +259,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{
+        cli::Connection,
+        client::context::{Config, resolve},
+    };
 
     fn names(text: &str) -> Vec<(Kind, Option<String>, String)> {
         let wanted = parse(text).expect("parse");
@@ -330,6 +350,18 @@ location: local
         assert_eq!(essence(&there, &wanted), essence(&wanted, &wanted));
         let less = json!({"properties": {"clusterResourceId": "x", "labels": {"a": "b"}}});
         assert_ne!(essence(&there, &less), essence(&less, &less), "a group that is taken away is a change");
+    }
+
+    #[test]
+    fn a_run_may_name_its_strategy_by_name_or_id() {
+        let connection = Connection { fleet: Some("shop".parse().expect("fleet")), ..Connection::default() };
+        let api = Api::new(resolve(&connection, &Config::default()).expect("target")).expect("client");
+        let id = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/flotta/providers/Microsoft.ContainerService/fleets/shop/updateStrategies/careful";
+        for given in ["careful", id] {
+            let text = format!("kind: UpdateRun\nname: up\nproperties: {{updateStrategyId: {given}}}");
+            let wanted = with_strategy_id(&api, &parse(&text).expect("parse")[0]).expect("id");
+            assert_eq!(wanted.body, json!({"properties": {"updateStrategyId": id}}));
+        }
     }
 
     #[test]

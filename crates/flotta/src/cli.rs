@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use flotta_model::{ClusterId, FleetName, Name};
 
-use crate::{demo::DemoArgs, output::Format, serve::ServeArgs, simulator::SimulatorArgs};
+use crate::{demo::DemoArgs, output::Format, serve::ServeArgs, simulator::SimulatorArgs, throughput::ThroughputArgs};
 
 /// The version of the API that is spoken where none is named.
 pub const API_VERSION: &str = "2026-06-02-preview";
@@ -41,6 +41,9 @@ pub enum Command {
     Serve(ServeArgs),
     /// Run a simulated cloud alone
     Simulator(SimulatorArgs),
+    /// Measure how many members a second this machine brings to Completed
+    #[command(hide = true)]
+    Throughput(ThroughputArgs),
     /// Fleets: clusters that are upgraded together
     Fleet(FleetCommand),
     /// Members: the clusters of a fleet
@@ -306,7 +309,7 @@ pub struct RunCommand {
 pub enum Images {
     /// The newest of each region.
     Latest,
-    /// The newest that every region has.
+    /// The newest that every region has; not in this version of the server yet.
     Consistent,
 }
 
@@ -333,7 +336,7 @@ pub fn word(choice: impl ValueEnum) -> String {
 
 Examples:
   flotta run create up-1-34 --type Full --kubernetes-version 1.34.2 --strategy careful --start
-  flotta run create images --type NodeImageOnly --node-image-selection Consistent
+  flotta run create images --type NodeImageOnly --node-image-selection Latest
   flotta run create small --type ControlPlaneOnly --kubernetes-version 1.34.2 \\
       --stages '[{\"name\": \"only\", \"groups\": [{\"name\": \"canary\"}]}]'")]
 pub struct NewRun {

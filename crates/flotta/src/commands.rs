@@ -241,9 +241,7 @@ async fn show_run(api: &Api, format: Format, name: &str) -> Result<(), Failure> 
     if format != Format::Table {
         return show(api, format, Kind::Run, name).await;
     }
-    let what = format!("show run '{name}'");
-    let answer = api.send(Request::new(&what, Method::GET, api.target.resource_url(Kind::Run, name)?)).await?;
-    watch::show(&answer.body, watch::domain_time(answer.header("x-flotta-time")))
+    watch::show(api, name).await
 }
 
 async fn create_run(api: &Api, format: Format, new: &NewRun) -> Result<(), Failure> {
@@ -251,6 +249,10 @@ async fn create_run(api: &Api, format: Format, new: &NewRun) -> Result<(), Failu
     let stages = new.stages.as_deref().map(stages_of).transpose()?;
     let name = new.name.as_str();
     let created = api.put(Kind::Run, name, &run_body(new, id, stages), &new.write).await?;
+    let planned = created.body.pointer("/properties/status/stages").is_some();
+    if planned && output::members_ended(&created.body) == (0, 0) {
+        anstream::eprintln!("warning: no member is in this run: `flotta member list` shows their groups and labels");
+    }
     match new.start {
         true => act(api, format, name, "start", None, &Write { if_match: None, ..new.write.clone() }).await,
         false => output::show(format, Kind::Run, &created.body),

@@ -15,7 +15,6 @@ use flotta_simulator::{
     ClusterSummary, FleetFile,
     fleet::{Region, SupportPlan},
 };
-use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::{
@@ -28,7 +27,7 @@ use crate::{
     failure::{Failure, Kind as Blame},
     output::say,
     serve::{AksArgs, Running, ServeOptions, Simulated, start},
-    simulator::until_told,
+    simulator::{member_properties, until_told},
     watch,
 };
 
@@ -36,8 +35,6 @@ use crate::{
 const FLEET: &str = include_str!("../../simulator/fleets/demo.yaml");
 const FLEET_NAME: &str = "demo";
 const STRATEGY: &str = "careful";
-/// Members that join at once.
-const JOINING: usize = 8;
 /// The most runs looked for in a data folder that was used before.
 const MOST_RUNS: u32 = 100;
 
@@ -137,9 +134,7 @@ async fn show(fleet: &FleetFile, clusters: &[ClusterSummary], address: SocketAdd
     join(&api, clusters).await?;
     say(&format!("Fleet '{FLEET_NAME}': all {count} clusters joined it as members."))?;
     api.put(Kind::Strategy, STRATEGY, &strategy_body(strategy(clusters)), &Write::default()).await?;
-    say(&format!(
-        "Strategy '{STRATEGY}': canary, then staging, then production; limits on what moves and on what may fail."
-    ))?;
+    say(&format!("Strategy '{STRATEGY}': canary, staging, production; limits on what moves and what may fail."))?;
     let run = start_run(&api, target).await?;
     say(&format!("Run '{run}': everything to Kubernetes {target}. One cluster will fail on the way.\n"))?;
     watch::watch(&api, &run, Duration::from_millis(300), watch::Style::Auto).await
@@ -156,21 +151,13 @@ fn connection(address: SocketAddr) -> Result<Connection, Failure> {
     })
 }
 
-/// Lets every simulated cluster join, several at once.
+/// Lets every simulated cluster join, one after the other: groups take their members in that order.
 async fn join(api: &Api, clusters: &[ClusterSummary]) -> Result<(), Failure> {
-    let join_one = |cluster: ClusterSummary| async move {
-        api.put(Kind::Member, &cluster.member, &member(&cluster), &Write::default()).await.map(drop)
-    };
-    stream::iter(clusters.to_vec()).map(join_one).buffer_unordered(JOINING).try_collect::<()>().await
-}
-
-/// The body of a member.
-fn member(cluster: &ClusterSummary) -> Value {
-    let mut properties = json!({"clusterResourceId": cluster.id.as_str(), "labels": cluster.labels});
-    if let Some(group) = &cluster.group {
-        properties["group"] = group.as_str().into();
+    for cluster in clusters {
+        let body = json!({"properties": member_properties(cluster)});
+        api.put(Kind::Member, &cluster.member, &body, &Write::default()).await?;
     }
-    json!({"properties": properties})
+    Ok(())
 }
 
 /// Canary, staging, production: each with the groups whose names begin so.

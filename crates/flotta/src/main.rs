@@ -9,9 +9,14 @@ mod failure;
 mod output;
 mod serve;
 mod simulator;
+mod throughput;
 mod watch;
 
 use std::process::ExitCode;
+
+/// Small things are allocated and freed all the time here, by many threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use clap::{CommandFactory, Parser};
 
@@ -39,11 +44,15 @@ fn main() -> ExitCode {
 }
 
 async fn carry_out(command: Command) -> Result<(), Failure> {
-    let serving = |error: anyhow::Error| Failure::new(Kind::Failed, "cannot serve", format!("{error:#}"));
+    let serving = |error: anyhow::Error| {
+        let other = |error| Failure::new(Kind::Failed, "cannot serve", format!("{error:#}"));
+        error.downcast().unwrap_or_else(other)
+    };
     match command {
         Command::Demo(args) => demo::demo(args).await,
         Command::Serve(args) => serve::serve(args).await.map_err(serving),
         Command::Simulator(args) => simulator::simulator(args).await.map_err(serving),
+        Command::Throughput(args) => throughput::throughput(args).await.map_err(serving),
         Command::Fleet(command) => commands::fleet(command).await,
         Command::Member(command) => commands::member(command).await,
         Command::Strategy(command) => commands::strategy(command).await,

@@ -163,12 +163,17 @@ fn run_row(run: &Value) -> [String; 6] {
         text(run, "/properties/managedClusterUpdate/upgrade/kubernetesVersion"),
         state,
         format!("{ended}/{all}"),
-        text(run, "/properties/status/status/startTime"),
+        to_the_second(text(run, "/properties/status/status/startTime")),
     ]
 }
 
+/// A time as people read it; what is no time stays as it is.
+fn to_the_second(time: String) -> String {
+    time.parse::<jiff::Timestamp>().map_or(time, |at| format!("{at:.0}"))
+}
+
 /// Members of a run that came to an end, and all.
-fn members_ended(run: &Value) -> (usize, usize) {
+pub fn members_ended(run: &Value) -> (usize, usize) {
     let children = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
     let status = run.pointer("/properties/status").cloned().unwrap_or_default();
     let groups = children(&status, "stages").into_iter().flat_map(|stage| children(&stage, "groups"));
@@ -214,7 +219,7 @@ mod tests {
             {"name": "canary", "groups": [{"name": "c"}]}, {"name": "prod", "groups": [{"name": "eu"}, {"name": "us"}]}]}}});
         let run = json!({"name": "up", "properties": {
             "managedClusterUpdate": {"upgrade": {"type": "Full", "kubernetesVersion": "1.34.2"}},
-            "status": {"status": {"state": "Running", "startTime": "2026-01-01T00:00:00Z"}, "stages": [{"groups": [
+            "status": {"status": {"state": "Running", "startTime": "2026-01-01T00:00:00.920970856Z"}, "stages": [{"groups": [
                 {"members": [{"status": {"state": "Completed"}}, {"status": {"state": "Running"}}]}, {"name": "empty"}]}]}}});
         let shown = [
             table(Kind::Fleet, &[fleet], None),

@@ -9,16 +9,25 @@ use anyhow::{Context, bail};
 use axum::serve::ListenerExt;
 use clap::Args;
 use flotta_clock::{Anchor, Clock};
-use flotta_simulator::{FleetFile, Options, Simulator};
+use flotta_simulator::{ClusterSummary, FleetFile, Options, Simulator};
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use crate::{
+    apply::first_line,
+    client::resources::Kind,
+    failure::{Failure, Kind as Blame},
+    output::{Format, document, say},
+};
+
 /// Run a simulated cloud alone.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   flotta simulator --fleet fleet.yaml --listen 127.0.0.1:8643
-  flotta serve --data ./data --aks-endpoint http://127.0.0.1:8643")]
+  flotta serve --data ./data --aks-endpoint http://127.0.0.1:8643
+  flotta simulator --fleet fleet.yaml --print-members | flotta apply --fleet shop -f -")]
 pub struct SimulatorArgs {
     /// Address to listen on; loopback only
     #[arg(long, default_value = "127.0.0.1:8643", value_name = "ADDRESS")]
@@ -32,10 +41,17 @@ pub struct SimulatorArgs {
     /// Simulated seconds in a second; callers must have a clock of the same speed
     #[arg(long, default_value_t = 1.0)]
     pub speed: f64,
+    /// Print the clusters as members, for `flotta apply -f -`, instead of running
+    #[arg(long)]
+    pub print_members: bool,
 }
 
 /// `flotta simulator`.
 pub async fn simulator(args: SimulatorArgs) -> anyhow::Result<()> {
+    if args.print_members {
+        let members = member_documents(read_fleet(&args.fleet)?).await?;
+        return Ok(say(&document(Format::Yaml, &members)?)?);
+    }
     if !args.listen.ip().is_loopback() {
         bail!("refusing to listen on {}: a simulated cloud is for this machine, such as 127.0.0.1", args.listen);
     }
@@ -55,10 +71,30 @@ pub async fn simulator(args: SimulatorArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The clusters as the fleet file wants them to join, in the shape of `flotta apply`.
+async fn member_documents(fleet: FleetFile) -> anyhow::Result<Value> {
+    let cloud = Simulator::new(fleet, Clock::system(), Options::default()).await?;
+    let clusters = cloud.clusters();
+    let documents = clusters.iter().map(|cluster| {
+        json!({"kind": Kind::Member.word(), "name": cluster.member, "properties": member_properties(cluster)})
+    });
+    Ok(documents.collect())
+}
+
+/// The properties of the member that a cluster is to be.
+pub fn member_properties(cluster: &ClusterSummary) -> Value {
+    let mut properties = json!({"clusterResourceId": cluster.id.as_str(), "labels": cluster.labels});
+    if let Some(group) = &cluster.group {
+        properties["group"] = group.as_str().into();
+    }
+    properties
+}
+
 /// Reads a fleet file.
 pub fn read_fleet(path: &Path) -> anyhow::Result<FleetFile> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    FleetFile::parse(&text).with_context(|| format!("in {}", path.display()))
+    let wrong = |what: &str, why: String| Failure::new(Blame::Usage, format!("{what} {}", path.display()), why);
+    let text = std::fs::read_to_string(path).map_err(|error| wrong("cannot read", error.to_string()))?;
+    Ok(FleetFile::parse(&text).map_err(|error| wrong("cannot use", first_line(&error.to_string()).to_owned()))?)
 }
 
 /// Listens, and serves until told to stop.
@@ -102,4 +138,35 @@ pub async fn until_told() -> anyhow::Result<()> {
         _ = interrupt.recv() => {}
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn members_are_printed_as_apply_takes_them() {
+        let fleet = FleetFile::parse(include_str!("../../simulator/fleets/thousand.yaml")).expect("fleet file");
+        let printed = document(Format::Yaml, &member_documents(fleet).await.expect("members")).expect("yaml");
+        let wanted = crate::apply::parse(&printed).expect("parse");
+        assert_eq!(wanted.len(), 1000);
+        assert!(wanted.iter().all(|wanted| wanted.kind == Kind::Member));
+        assert_eq!(wanted[20].body["properties"]["group"], "group-02");
+        assert_eq!(wanted[20].body["properties"]["labels"], json!({"env": "production", "wave": "1"}));
+    }
+
+    #[test]
+    fn a_wrong_fleet_file_is_the_fault_of_who_wrote_it() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("fleet.yaml");
+        assert_eq!(usage(&path).cause.lines().count(), 1, "it is missing");
+        std::fs::write(&path, "regions: {}\nclustres: []\n").expect("write");
+        assert!(usage(&path).cause.contains("clustres"));
+    }
+
+    fn usage(path: &Path) -> Failure {
+        let failure: Failure = read_fleet(path).expect_err("a wrong file").downcast().expect("a failure");
+        assert_eq!(failure.kind, Blame::Usage);
+        failure
+    }
 }

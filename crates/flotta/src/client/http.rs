@@ -218,7 +218,8 @@ impl Api {
     /// Looks at an operation until it ends.
     async fn follow(&self, what: &str, mut url: Url, first: Option<Duration>) -> Result<(), Failure> {
         let begun = tokio::time::Instant::now();
-        let mut pause = Duration::from_millis(100);
+        // Most operations end at once; a file may hold thousands.
+        let mut pause = Duration::from_millis(5);
         let mut asked = first.map(|asked| asked.min(Duration::from_secs(1)));
         while begun.elapsed() < LONGEST_OPERATION {
             tokio::time::sleep(asked.unwrap_or(pause)).await;

@@ -154,7 +154,7 @@ impl Target {
             return Ok(name_or_id.to_owned());
         }
         let name: Name = name_or_id.parse().map_err(|error| {
-            Failure::new(Blame::Usage, "--strategy takes the name or the id of a strategy", format!("{error}"))
+            Failure::new(Blame::Usage, "a run names its strategy by name or id", format!("{error}"))
         })?;
         let mut segments = self.segments();
         segments.extend([self.fleet()?.as_str(), "updateStrategies", name.as_str()]);

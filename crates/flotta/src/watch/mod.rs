@@ -74,19 +74,22 @@ pub async fn watch(api: &Api, name: &str, interval: Duration, style: Style) -> R
     verdict(&run)
 }
 
-/// Shows how far a run is, once.
-pub fn show(value: &Value, now: Timestamp) -> Result<(), Failure> {
-    let run = read(value)?;
+/// Shows how far a run is, and what it waits for, once.
+pub async fn show(api: &Api, name: &str) -> Result<(), Failure> {
+    let what = format!("show run '{name}'");
+    let answer = api.send(Request::new(&what, Method::GET, api.target.resource_url(Resource::Run, name)?)).await?;
+    let (run, now) = (read(&answer.body)?, domain_time(answer.header("x-flotta-time")));
+    let waiting = Looker { api, name, asks_reasons: true, away: None }.reasons().await;
     let room = Room { height: 500, ..room() };
     let (lines, width) = match run.status.state.is_end() {
         true => (render::summary(&run, None, room).split_off(1), usize::MAX),
-        false => (render::view(&run, &[], now, room), room.width),
+        false => (render::view(&run, &waiting, now, room), room.width),
     };
     lines.iter().try_for_each(|line| say(&line.paint(width, colours())))
 }
 
 /// The domain time that an answer tells, else the wall clock's.
-pub fn domain_time(header: Option<&str>) -> Timestamp {
+fn domain_time(header: Option<&str>) -> Timestamp {
     header.and_then(|time| time.parse().ok()).unwrap_or_else(Timestamp::now)
 }
 

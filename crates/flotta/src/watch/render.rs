@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 use super::{
     run::{Counts, Gate, Group, Member, Run, Stage, State, Status},
     text::{Ink, Line, duration, seconds},
-    waiting::sentence,
+    waiting::sentences,
 };
 
 /// The room there is.
@@ -131,7 +131,8 @@ fn row(indent: &str, name: &str, status: &Status, counts: Counts, widest: usize,
     let line = Line::new(Ink::of(state), format!("{indent}{} ", mark(state)));
     let line = line.column(Ink::Plain, name, widest).column(Ink::of(state), state.word(), 10);
     let line = bar(line, counts, room.bar());
-    let line = line.column(Ink::Plain, &format!("{:>4}/{}", counts.ended(), counts.total()), 9);
+    let done = format!(" {:>3}/{}", counts.ended(), counts.total());
+    let line = line.column(Ink::Plain, &done, done.len().max(9));
     let parts = [
         (counts.failed, "failed", Ink::Bad),
         (counts.skipped, "skipped", Ink::Faint),
@@ -243,13 +244,13 @@ fn section<T>(title: &str, items: &[T], most: usize, row: impl Fn(&T) -> Line) -
 }
 
 fn reasons(waiting: &[Value], now: Timestamp) -> Vec<Line> {
-    let mut lines: Vec<Line> = waiting
-        .iter()
-        .take(MOST_REASONS)
-        .map(|reason| Line::new(Ink::Held, "  waiting: ").and(Ink::Plain, sentence(reason, now)))
-        .collect();
-    if waiting.len() > MOST_REASONS {
-        lines.push(Line::new(Ink::Faint, format!("  … and {} more reasons", waiting.len() - MOST_REASONS)));
+    let sentences = sentences(waiting, now, MOST_REASONS);
+    let hidden = sentences.len().saturating_sub(MOST_REASONS);
+    let shown = sentences.into_iter().take(MOST_REASONS);
+    let mut lines: Vec<Line> =
+        shown.map(|sentence| Line::new(Ink::Held, "  waiting: ").and(Ink::Plain, sentence)).collect();
+    if hidden > 0 {
+        lines.push(Line::new(Ink::Faint, format!("  … and {hidden} more reasons")));
     }
     lines
 }

@@ -5,6 +5,18 @@ use serde_json::Value;
 
 use super::text::duration;
 
+/// The reasons as sentences, the most important first; many waits for a slot become one.
+pub fn sentences(waiting: &[Value], now: Timestamp, most: usize) -> Vec<String> {
+    let slot = |reason: &Value| reason.pointer("/why/Slot").is_some();
+    let (slots, others): (Vec<&Value>, Vec<&Value>) = waiting.iter().partition(|reason| slot(reason));
+    if waiting.len() <= most || slots.len() < 2 {
+        return waiting.iter().map(|reason| sentence(reason, now)).collect();
+    }
+    let members: u64 = slots.iter().filter_map(|reason| reason.get("members")?.as_u64()).sum();
+    let all = format!("{members} members for a slot, in {} groups or stages", slots.len());
+    others.into_iter().map(|reason| sentence(reason, now)).chain([all]).collect()
+}
+
 /// A reason as a sentence, such as `14 members for a slot in 'prod' (3 at once)`.
 pub fn sentence(reason: &Value, now: Timestamp) -> String {
     let why = reason.get("message").or_else(|| reason.get("why")).unwrap_or(reason);
@@ -81,6 +93,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn many_waits_for_a_slot_hide_no_other_reason() {
+        let now = "2026-01-01T00:00:00Z".parse().expect("time");
+        let slot = |of: &str| json!({"why": {"Slot": {"of": of, "limit": 1}}, "members": 10});
+        let waiting = [slot("a"), slot("b"), slot("c"), json!({"why": {"Held": "Throttled"}, "members": 2})];
+        let merged =
+            ["2 members held: the provider asked to slow down", "30 members for a slot, in 3 groups or stages"];
+        assert_eq!(sentences(&waiting, now, 3), merged);
+        assert_eq!(sentences(&waiting, now, 4).len(), 4);
+    }
 
     #[test]
     fn each_kind_of_reason_has_its_sentence() {
