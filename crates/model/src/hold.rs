@@ -68,7 +68,9 @@ impl fmt::Display for Hold {
         match self {
             Self::OtherOperation(word) => write!(f, "another operation is in progress ({word})"),
             Self::Claimed { by } => write!(f, "held by run {by}"),
-            Self::NoDriver => f.write_str("no driver reaches this cluster"),
+            Self::NoDriver => f.write_str(
+                "no driver reaches this cluster; see whether its id is right and flotta drives its subscription",
+            ),
             Self::ClusterStopped => f.write_str("the cluster is stopped; start it, or skip the member"),
             Self::Unreachable(detail) => write!(f, "the cluster cannot be reached: {detail}"),
             Self::CredentialsRefused(detail) => write!(f, "the provider refuses the driver's credentials: {detail}"),
