@@ -14,14 +14,14 @@ mod watch;
 
 use std::process::ExitCode;
 
-/// Small things are allocated and freed all the time here, by many threads.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Command};
 use failure::{Failure, Kind};
+
+/// Small things are allocated and freed all the time here, by many threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
