@@ -49,7 +49,7 @@ fn plain(word: &str) -> String {
         "Stopping" => "because the run is coming to a halt",
         "Stopped" => "because the run was stopped",
         "Failed" => "because the run failed",
-        "ResolvingTarget" => "for the target version to be resolved",
+        "ResolvingTarget" => "until a region of the run offers a patch of the version to go to",
         other => other,
     };
     known.to_owned()
@@ -114,6 +114,10 @@ mod tests {
                 "14 members for a slot in 'prod' (3 at once)",
             ),
             (json!({"why": "NotStarted", "members": 1}), "1 member for the run to be started"),
+            (
+                json!({"why": "ResolvingTarget", "members": 4}),
+                "4 members until a region of the run offers a patch of the version to go to",
+            ),
             (
                 json!({"why": {"StageWait": "canary"}, "until": "2026-01-01T00:05:00Z", "members": 0}),
                 "for the wait after stage 'canary', in 5m 00s at the earliest",
