@@ -18,7 +18,7 @@ use std::{
 
 use async_trait::async_trait;
 use flotta_clock::Clock;
-use flotta_model::{Catalogue, Cluster, ClusterId, Hold, Step};
+use flotta_model::{Catalogue, Cluster, ClusterId, Hold, NodeImage, Pool, Step};
 use http::Uri;
 use jiff::{SignedDuration, Timestamp};
 
@@ -97,7 +97,9 @@ pub struct AksDriver {
     config: AksConfig,
     caller: Caller,
     catalogues: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Remembered>>>>,
+    images: Mutex<HashMap<String, (Timestamp, NodeImage)>>,
     bodies: Mutex<HashMap<String, Body>>,
+    settled: Mutex<HashMap<String, (Timestamp, wire::Seen)>>,
 }
 
 /// A cluster as it was last seen behind its target, and its etag then: what is written next is made from it.
@@ -114,6 +116,12 @@ type Remembered = Option<(Timestamp, Arc<Catalogue>)>;
 
 /// How long a region's versions are remembered, in domain time.
 const REMEMBER: SignedDuration = SignedDuration::from_mins(5);
+
+/// How long the newest image of a family in a region is remembered, in domain time.
+const REMEMBER_IMAGE: SignedDuration = SignedDuration::from_secs(60);
+
+/// How long a look at a cluster whose operation has just ended serves for the next one, in domain time.
+const JUST_NOW: SignedDuration = SignedDuration::from_secs(2);
 
 /// Regions that are remembered at most, over all subscriptions.
 const MOST_REGIONS: usize = 4096;
@@ -151,7 +159,14 @@ impl AksDriver {
             backoff: config.backoff,
             timeout: config.call_timeout,
         };
-        Ok(Self { config, caller, catalogues: Mutex::default(), bodies: Mutex::default() })
+        Ok(Self {
+            config,
+            caller,
+            catalogues: Mutex::default(),
+            images: Mutex::default(),
+            bodies: Mutex::default(),
+            settled: Mutex::default(),
+        })
     }
 
     /// Keeps a body for the write that will follow, if the cluster can be written with a guard.
@@ -171,6 +186,22 @@ impl AksDriver {
         (guard == Some(etag.as_str())).then_some(body)
     }
 
+    /// Keeps a look at a cluster that has come to rest: its owner will want to see it next.
+    fn settled(&self, id: &ClusterId, seen: wire::Seen) {
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        if settled.len() >= MOST_BODIES {
+            settled.clear();
+        }
+        settled.insert(id.key().to_owned(), (self.caller.clock.now(), seen));
+    }
+
+    /// That look, once, if it is from just now.
+    fn just_settled(&self, id: &ClusterId) -> Option<wire::Seen> {
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, seen) = settled.remove(id.key())?;
+        (self.caller.clock.now().duration_since(at) < JUST_NOW).then_some(seen)
+    }
+
     /// The cluster as it is, without anything around it.
     async fn cluster(&self, id: &ClusterId, effort: Effort) -> Result<wire::Seen, Trouble> {
         wire::cluster(self.cluster_body(id, effort).await?)
@@ -184,17 +215,40 @@ impl AksDriver {
         self.caller.read(&self.caller.path(id, below), &other(id), Effort::Patient).await
     }
 
-    /// The newest image of a pool's family in the cluster's region. Pools that have no such profile have none.
-    async fn latest_image(&self, id: &ClusterId, pool: &str) -> Result<Option<flotta_model::NodeImage>, Trouble> {
-        match self.around(id, &format!("/agentPools/{}/upgradeProfiles/default", wire::encode_path(pool))).await {
-            Ok(body) => Ok(wire::latest_image(&body)),
-            Err(Trouble::Wait(Hold::Unreachable(_))) => Ok(None),
-            Err(trouble) => Err(trouble),
+    /// The newest image of a pool's family in the cluster's region. Pools that have no such profile have none. The answer
+    /// is the same for every pool of the family there, and remembered for a while.
+    async fn latest_image(&self, id: &ClusterId, region: &str, pool: &Pool) -> Result<Option<NodeImage>, Trouble> {
+        let family = pool.image.as_ref().map(|image| format!("{}/{region}/{}", subscription(id), image.family()));
+        let now = self.caller.clock.now();
+        if let Some(known) = family.as_ref().and_then(|family| self.recall_image(family, now)) {
+            return Ok(Some(known));
         }
+        let path = format!("/agentPools/{}/upgradeProfiles/default", wire::encode_path(&pool.name));
+        let latest = match self.around(id, &path).await {
+            Ok(body) => wire::latest_image(&body),
+            Err(Trouble::Wait(Hold::Unreachable(_))) => None,
+            Err(trouble) => return Err(trouble),
+        };
+        let same_family =
+            |latest: &&NodeImage| pool.image.as_ref().is_some_and(|image| image.family() == latest.family());
+        if let (Some(family), Some(latest)) = (family, latest.as_ref().filter(same_family)) {
+            let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+            if images.len() >= MOST_REGIONS {
+                images.clear();
+            }
+            images.insert(family, (now, latest.clone()));
+        }
+        Ok(latest)
+    }
+
+    fn recall_image(&self, family: &str, now: Timestamp) -> Option<NodeImage> {
+        let images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, image) = images.get(family)?;
+        (now.duration_since(*at) < REMEMBER_IMAGE).then(|| image.clone())
     }
 
     /// Machines of a pool that lag behind it.
-    async fn lagging(&self, id: &ClusterId, pool: &flotta_model::Pool) -> Result<u32, Trouble> {
+    async fn lagging(&self, id: &ClusterId, pool: &Pool) -> Result<u32, Trouble> {
         const MOST_PAGES: usize = 50;
         let mut url = self.caller.path(id, &format!("/agentPools/{}/machines", wire::encode_path(&pool.name)));
         let mut lagging = 0;
@@ -234,14 +288,22 @@ impl ClusterDriver for AksDriver {
     }
 
     async fn observe(&self, cluster: &ClusterId, look: Look) -> Result<Cluster, Trouble> {
-        let wire::Seen { cluster: mut seen, body } = self.cluster(cluster, Effort::Patient).await?;
+        let wire::Seen { cluster: mut seen, body } = match self.just_settled(cluster) {
+            Some(seen) => seen,
+            None => self.cluster(cluster, Effort::Patient).await?,
+        };
         let behind = look.target.is_some_and(|target| seen.version < target);
         if behind {
             self.remember_body(cluster, seen.etag.as_deref(), body);
-            seen.upgrades = wire::upgrades(&self.around(cluster, "/upgradeProfiles/default").await?);
+            let profile = self.around(cluster, "/upgradeProfiles/default").await?;
+            // Between the two reads somebody else may have started an upgrade: such a profile forbids what was allowed.
+            if wire::profile_version(&profile).is_some_and(|version| version != seen.version) {
+                return Err(call::retry("an upgrade began while the cluster was looked at; look again", None));
+            }
+            seen.upgrades = wire::upgrades(&profile);
         }
         if look.images && !behind {
-            let latest = seen.pools.iter().map(|pool| self.latest_image(cluster, &pool.name));
+            let latest = seen.pools.iter().map(|pool| self.latest_image(cluster, &seen.location, pool));
             let latest = futures::future::try_join_all(latest).await?;
             for (pool, image) in seen.pools.iter_mut().zip(latest) {
                 pool.latest_image = image;

@@ -87,6 +87,7 @@ impl AksDriver {
             let text = "the operation has ended and the cluster is not at its target; it was overtaken or aborted, run again to finish it";
             return Ok(Progress::Failed(errors::fault("TargetNotReached", text)));
         }
+        self.settled(&intent.cluster, seen);
         Ok(Progress::Succeeded)
     }
 }

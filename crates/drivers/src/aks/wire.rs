@@ -79,6 +79,11 @@ pub(super) fn pool_properties<'a>(body: &'a Value, name: &str) -> &'a Value {
     pools.and_then(|pools| pools.iter().find(|pool| text(pool, "name") == name)).unwrap_or(&Value::Null)
 }
 
+/// The version of the control plane that an upgrade profile is about.
+pub(super) fn profile_version(body: &Value) -> Option<KubernetesVersion> {
+    text(&body["properties"]["controlPlaneProfile"], "kubernetesVersion").parse().ok()
+}
+
 /// The versions the control plane may go to, previews aside.
 pub(super) fn upgrades(body: &Value) -> Vec<KubernetesVersion> {
     let listed = body["properties"]["controlPlaneProfile"]["upgrades"].as_array();

@@ -65,6 +65,16 @@ async fn d1_previews_are_no_upgrades_and_a_pool_without_a_profile_has_no_newer_i
 }
 
 #[tokio::test]
+async fn an_upgrade_that_begins_between_two_reads_is_no_refusal_for_ever() {
+    let fake = Fake::new();
+    let profile = json!({"properties": {"controlPlaneProfile": {"kubernetesVersion": "1.33.9", "upgrades": []}}});
+    fake.script(Method::GET, "c1/upgradeProfiles/default", json_answer(200, &profile));
+    let look = Look { target: Some("1.33.9".parse().expect("version")), ..Look::default() };
+    let seen = driver(&fake).observe(&id(), look).await;
+    assert!(matches!(seen, Err(Trouble::Retry { .. })), "{seen:?}");
+}
+
+#[tokio::test]
 async fn machines_are_paged_and_never_from_another_host() {
     let fake = Fake::new();
     let machine = |version: &str| json!({"properties": {"kubernetes": {"currentOrchestratorVersion": version}}});
