@@ -65,7 +65,7 @@ impl Claims {
         entries.get(cluster)?.holder.clone().filter(|holder| holder.run != run)
     }
 
-    /// Gives a cluster back, and wakes the one who has waited longest.
+    /// Gives a cluster back, and wakes all who wait, in order: the first may have no slot, or nothing to do any more.
     pub fn free(&self, cluster: &str, run: Uuid) {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(cluster) else { return };
@@ -73,13 +73,13 @@ impl Claims {
             return;
         }
         entry.holder = None;
-        entry.freed.notify_one();
+        entry.freed.notify_waiters();
         if entry.waiting == 0 {
             entries.remove(cluster);
         }
     }
 
-    /// Returns when a cluster was given back.
+    /// Returns when a cluster was given back; at once where nobody has it.
     pub async fn freed(&self, cluster: &str) {
         let freed = {
             let mut entries = self.lock();
@@ -88,7 +88,11 @@ impl Claims {
             Arc::clone(&entry.freed)
         };
         let _leave = Leave { claims: self, cluster };
-        freed.notified().await;
+        // From here on no waking is missed; what was given back before shows in the entry.
+        let freed = freed.notified();
+        if self.lock().get(cluster).is_some_and(|entry| entry.holder.is_some()) {
+            freed.await;
+        }
     }
 }
 
@@ -160,8 +164,17 @@ mod tests {
         while claims.lock().get("c").is_none_or(|entry| entry.waiting == 0) {
             tokio::task::yield_now().await;
         }
+        let another = tokio::spawn({
+            let claims = Arc::clone(&claims);
+            async move { claims.freed("c").await }
+        });
+        while claims.lock().get("c").is_none_or(|entry| entry.waiting < 2) {
+            tokio::task::yield_now().await;
+        }
         claims.free("c", one);
         waiting.await.expect("woken");
+        another.await.expect("woken too: the first may not want it any more");
+        claims.freed("c").await; // Nobody has it: there is nothing to wait for.
         assert!(claims.lock().is_empty(), "nothing is kept of clusters nobody has or wants");
     }
 }

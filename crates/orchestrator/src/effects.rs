@@ -182,12 +182,16 @@ pub fn probe(context: &Context, ticket: Ticket, hold: Hold) -> Running {
     let task = {
         let context = context.clone();
         async move {
+            let cluster = context.cluster(ticket);
+            // What was given back before this began, such as before a restart, is looked at once.
+            let mut first = true;
             loop {
-                let cluster = context.cluster(ticket);
+                let wait = matches!(hold, Hold::Claimed { .. }) && (first || context.claimed_by(cluster).is_some());
+                first = false;
                 let freed = async {
-                    match hold {
-                        Hold::Claimed { .. } => context.shared.claims.freed(cluster.key()).await,
-                        _ => std::future::pending().await,
+                    match wait {
+                        true => context.shared.claims.freed(cluster.key()).await,
+                        false => std::future::pending().await,
                     }
                 };
                 tokio::select! {

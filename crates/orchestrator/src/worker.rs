@@ -124,8 +124,12 @@ async fn live(shared: Arc<Shared>, run: RunRef, mut inbox: mpsc::Receiver<Messag
             }
             Err(error) => {
                 tracing::warn!(run = %run.label, %error, "the run cannot be read");
+                let for_good = matches!(error, Error::NoSuchRun | Error::Corrupt(_));
+                if for_good {
+                    inbox.close();
+                }
                 refuse_all(&mut inbox, &error);
-                if matches!(error, Error::NoSuchRun | Error::Corrupt(_)) {
+                if for_good {
                     return;
                 }
             }
@@ -136,10 +140,10 @@ async fn live(shared: Arc<Shared>, run: RunRef, mut inbox: mpsc::Receiver<Messag
 
 /// Answers everything that waits, when a run cannot be read.
 fn refuse_all(inbox: &mut mpsc::Receiver<Message>, error: &Error) {
-    inbox.close();
     while let Ok(message) = inbox.try_recv() {
         let same = || match error {
             Error::NoSuchRun => Error::NoSuchRun,
+            Error::Store(error) => Error::Store(error.clone()),
             other => Error::Corrupt(other.to_string()),
         };
         match message {

@@ -1,7 +1,13 @@
 //! The whole road in one process, under a virtual clock: engine, memory store, orchestrator, the real AKS driver, and
 //! the simulated cloud's own router.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use flotta_clock::{Anchor, Clock};
 use flotta_drivers::{
@@ -17,7 +23,7 @@ use flotta_engine::{
 use flotta_model::{Goal, Group, Member, Stage, Strategy, UpgradeType};
 use flotta_orchestrator::{Command, Moment, Orchestrator, RunRef};
 use flotta_simulator::{FleetFile, Options, Simulator};
-use flotta_store::{Batch, MemoryStore, Store};
+use flotta_store::{Batch, Collection, Delete, Document, Entry, Expect, MemoryStore, Snapshot, Store, StoreError};
 use uuid::Uuid;
 
 const REGIONS: &str = r"
@@ -100,7 +106,7 @@ impl World {
     }
 }
 
-async fn open(store: &Arc<MemoryStore>, simulator: &Arc<Simulator>, clock: Clock) -> Orchestrator {
+async fn open(store: &Arc<impl Store>, simulator: &Arc<Simulator>, clock: Clock) -> Orchestrator {
     let config = AksConfig::new("http://127.0.0.1:1", Reach::Everything);
     let transport = router_transport(simulator.router());
     let tokens = Tokens::new(TokenSource::None, "", transport.clone());
@@ -128,6 +134,11 @@ clusters:
   - { name: c4, region: westeurope, version: 1.32.7, pools: [{ name: p1 }], member: { group: b }, fails: { attempts: 1 } }
   - { name: c5, region: westeurope, version: 1.32.6, pools: [{ name: p1 }], member: { group: b } }
   - { name: c6, region: westeurope, version: 1.32.6, pools: [{ name: p1 }], member: { group: b } }
+";
+
+const ONE: &str = r"
+clusters:
+  - { name: c1, region: westeurope, version: 1.32.6, pools: [{ name: p1 }] }
 ";
 
 #[tokio::test(start_paused = true)]
@@ -170,13 +181,7 @@ async fn a_restart_takes_up_what_was_going_on_and_starts_nothing_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn choice_one_cluster_in_two_runs_the_second_waits_for_the_first() {
-    let world = World::new(
-        "
-clusters:
-  - { name: c1, region: westeurope, version: 1.32.6, pools: [{ name: p1 }] }
-",
-    )
-    .await;
+    let world = World::new(ONE).await;
     let (first, second) = (world.run("a", "1.33.2", None).await, world.run("b", "1.33.2", None).await);
     world.tell(&first, Input::Start).await.expect("started");
     world.clock.pause(Duration::from_secs(60)).await;
@@ -187,6 +192,105 @@ clusters:
     world.until(&first, State::Completed).await;
     world.until(&second, State::Skipped).await;
     assert_eq!(world.accepted().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_given_back_wakes_every_run_that_waits_for_it() {
+    let mut world = World::new(ONE).await;
+    let mut runs = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        let run = world.run(name, "1.33.2", None).await;
+        world.tell(&run, Input::Start).await.expect("started");
+        world.clock.pause(Duration::from_secs(10)).await;
+        runs.push(run);
+    }
+    world.restart().await;
+    while world.see(&runs[0], Run::state).await != State::Completed {
+        world.clock.pause(Duration::from_secs(1)).await;
+    }
+    world.clock.pause(Duration::from_secs(2)).await;
+    for run in &runs[1..] {
+        assert_eq!(world.see(run, Run::state).await, State::Skipped, "{}", run.label);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_given_back_before_a_restart_is_looked_at_after_it() {
+    let mut world = World::new(ONE).await;
+    let (first, second) = (world.run("a", "1.33.2", None).await, world.run("b", "1.33.2", None).await);
+    world.tell(&first, Input::Start).await.expect("started");
+    world.clock.pause(Duration::from_secs(20)).await;
+    world.tell(&second, Input::Start).await.expect("started");
+    world.until(&second, State::Pending).await;
+    world.orchestrator.shutdown().await;
+    // The first run goes without a trace, and its claim with it: the second has missed that.
+    let claims = world.store.scan(Collection::Claims, None, 10).await.expect("claims");
+    let delete = |collection, key| Delete { collection, key, expect: Expect::Any };
+    let mut deletes: Vec<Delete> = claims.into_iter().map(|claim| delete(Collection::Claims, claim.key)).collect();
+    deletes.push(delete(Collection::Meta, format!("active/{}", first.id)));
+    world.store.commit(Batch { deletes, ..Batch::default() }).await.expect("committed");
+    world.orchestrator = open(&world.store, &world.simulator, world.clock).await;
+    world.clock.pause(Duration::from_secs(2)).await;
+    let reason = format!("{:?}", world.see(&second, |run| run.waiting_on(Part::Run)).await);
+    assert!(!reason.contains("Claimed"), "{reason}");
+}
+
+/// A store whose journals cannot be read for a while.
+struct Ailing {
+    store: Arc<MemoryStore>,
+    ails: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl Store for Ailing {
+    async fn get(&self, collection: Collection, key: &str) -> Result<Option<Document>, StoreError> {
+        self.store.get(collection, key).await
+    }
+
+    async fn list(
+        &self,
+        collection: Collection,
+        parent: &str,
+        after: Option<u64>,
+        most: u32,
+    ) -> Result<Vec<Document>, StoreError> {
+        self.store.list(collection, parent, after, most).await
+    }
+
+    async fn scan(&self, collection: Collection, after: Option<u64>, most: u32) -> Result<Vec<Document>, StoreError> {
+        self.store.scan(collection, after, most).await
+    }
+
+    async fn journal(&self, journal: Uuid, after: u64, most: u32) -> Result<Vec<Entry>, StoreError> {
+        match self.ails.load(Relaxed) {
+            true => Err(StoreError::Failed("the disk ails".into())),
+            false => self.store.journal(journal, after, most).await,
+        }
+    }
+
+    async fn snapshot(&self, journal: Uuid) -> Result<Option<Snapshot>, StoreError> {
+        self.store.snapshot(journal).await
+    }
+
+    async fn commit(&self, batch: Batch) -> Result<(), StoreError> {
+        self.store.commit(batch).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_could_not_be_read_goes_on_by_itself_once_it_can() {
+    let mut world = World::new(SIX).await;
+    let run = world.run("r1", "1.33.2", Some(two_groups(Some("1")))).await;
+    world.tell(&run, Input::Start).await.expect("started");
+    world.clock.pause(Duration::from_secs(60)).await;
+    world.orchestrator.shutdown().await;
+    let store = Arc::new(Ailing { store: Arc::clone(&world.store), ails: AtomicBool::new(true) });
+    world.orchestrator = open(&store, &world.simulator, world.clock).await;
+    let refused = world.orchestrator.read(&run, |_, _| ()).await;
+    assert!(matches!(refused, Err(flotta_orchestrator::Error::Store(_))), "{refused:?}");
+    store.ails.store(false, Relaxed);
+    world.clock.pause(Duration::from_secs(7200)).await;
+    assert_eq!(world.accepted().len(), 5, "nobody had to ask for it: {:?}", world.accepted());
 }
 
 #[tokio::test(start_paused = true)]
