@@ -25,7 +25,12 @@ impl Run {
                 self.core.times.completed = Some(at);
                 self.set_run_phase(RunPhase::Ended(*outcome));
             }
-            Event::TargetResolved(version) => self.core.version = Some(*version),
+            Event::TargetResolved(version) => {
+                self.core.version = Some(*version);
+                if let Some(stage) = self.core.current {
+                    self.refresh_stage(stage);
+                }
+            }
             Event::Skipped(targets) => targets.iter().for_each(|target| self.skip(*target, at)),
             Event::StageEntered(stage) => self.enter_stage(*stage, at),
             Event::WaitStarted { stage, until } => {
@@ -131,7 +136,7 @@ impl Run {
 
     fn enter_stage(&mut self, stage: u32, at: Timestamp) {
         self.core.current = Some(stage);
-        let gated = self.stage_gated(stage);
+        let gated = self.stage_gated(stage) || self.unresolved();
         let state = &mut self.core.stages[stage as usize];
         state.phase = Phase::Entered;
         if !gated && state.counts.total() > 0 {

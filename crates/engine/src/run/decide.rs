@@ -289,7 +289,6 @@ impl Run {
             return vec![event];
         }
         match self.phase() {
-            RunPhase::Going if self.unresolved() => Vec::new(),
             RunPhase::Going => self.go_on(now),
             RunPhase::Stopping if self.counts.running == 0 => vec![Event::Stopped],
             RunPhase::Failing if self.counts.running == 0 => self.fail(),

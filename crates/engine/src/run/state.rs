@@ -479,10 +479,12 @@ impl Run {
         !self.plan.stages[stage as usize].before_gates.is_empty() && left && !state.skip_asked
     }
 
-    /// Whether a group may start members: its stage is under way, nothing is exceeded, nothing is closed.
+    /// Whether a group may start members: its stage is under way, its target is known, nothing is
+    /// exceeded, nothing is closed.
     pub(super) fn group_open(&self, group: u32) -> bool {
         let plan = &self.plan.groups[group as usize];
         self.core.phase == RunPhase::Going
+            && !self.unresolved()
             && self.core.current == Some(plan.stage)
             && !self.stage_gated(plan.stage)
             && plan.before_gates.is_empty()

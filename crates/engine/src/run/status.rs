@@ -144,7 +144,8 @@ impl Run {
         match () {
             () if state.counts.running > 0 => State::Running,
             () if gated => State::Pending,
-            () if state.counts.not_started > 0 => State::Running,
+            () if state.counts.not_started > 0 && !self.unresolved() => State::Running,
+            () if state.counts.not_started > 0 => State::Pending,
             () if state.counts.pending > 0 => State::Pending,
             () if state.counts.ended() == state.counts.total() && state.counts.total() > 0 => State::Pending,
             () => State::NotStarted,

@@ -32,7 +32,10 @@ fn a8_a_run_of_pending_members_alone_is_pending() {
     let mut bench = Bench::started(&["s / a x1", "t / b x1"]);
     bench.hold("a-0", Hold::NoDriver);
     bench.check("Pending; s Pending; a Pending P; t NotStarted; b NotStarted N");
-    assert_eq!(bench.message("a-0"), "no driver reaches this cluster; see whether its id is right and flotta drives its subscription");
+    assert_eq!(
+        bench.message("a-0"),
+        "no driver reaches this cluster; see whether its id is right and flotta drives its subscription"
+    );
     let reasons = bench.run.waiting_on(Part::Stage(0));
     assert_eq!((reasons.len(), &reasons[0].why, reasons[0].members), (1, &Why::Held(Hold::NoDriver), 1));
 }

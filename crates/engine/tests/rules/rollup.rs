@@ -34,7 +34,7 @@ fn choice_target_minor_is_resolved_when_the_run_starts_pinned_and_shown() {
     let mut bench = Bench::with_goal(goal(UpgradeType::Full, Some("1.33")), &["s / a x1"]);
     assert!(bench.run.work().is_empty(), "nothing before the start");
     bench.start();
-    bench.check("Running; s NotStarted; a NotStarted N");
+    bench.check("Pending; s Pending; a Pending N");
     assert_eq!(bench.run.work(), [flotta_engine::Work::ResolveTarget]);
     assert_eq!(bench.why(Part::Run), [Why::ResolvingTarget]);
     assert_eq!(bench.why_member("a-0"), Why::ResolvingTarget);
@@ -47,6 +47,16 @@ fn choice_target_minor_is_resolved_when_the_run_starts_pinned_and_shown() {
     assert!(!bench.run.work().contains(&flotta_engine::Work::ResolveTarget), "a retry keeps the version");
     bench.finish("a-0");
     bench.check("Completed; s Completed; a Completed C");
+}
+
+#[test]
+fn choice_a_run_whose_members_are_all_left_out_ends_although_its_minor_means_nothing_yet() {
+    let mut bench = Bench::with_goal(goal(UpgradeType::Full, Some("1.99")), &["s / a x2", "t / b x1"]);
+    bench.start();
+    bench.skip(&["stage s"]);
+    bench.check("Pending; s Skipped; a Skipped SS; t Pending; b Pending N");
+    bench.skip(&["member b-0"]);
+    bench.check("Skipped; s Skipped; a Skipped SS; t Skipped; b Skipped S");
 }
 
 #[test]

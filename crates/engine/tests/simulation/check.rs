@@ -139,10 +139,16 @@ impl View {
         !plan.stages[stage as usize].before_gates.is_empty() && counts.ended() < counts.total() && !scope.skip_asked
     }
 
+    /// Whether the minor that the run goes to means no version yet.
+    fn unresolved(&self, plan: &Plan) -> bool {
+        self.version.is_none() && plan.goal.version().is_some()
+    }
+
     /// Whether a group may begin members.
     fn open(&self, plan: &Plan, group: u32) -> bool {
         let stage = plan.groups[group as usize].stage;
         self.phase == RunPhase::Going
+            && !self.unresolved(plan)
             && self.current == Some(stage)
             && !matches!(self.groups[group as usize].phase, Phase::Ended(_))
             && plan.groups[group as usize].before_gates.is_empty()
@@ -338,7 +344,7 @@ fn group_state(plan: &Plan, view: &View, at: u32) -> State {
     if view.gated(plan, group.stage) {
         return State::NotStarted;
     }
-    let any_waits = counts.not_started > 0 && group.before_gates.is_empty();
+    let any_waits = counts.not_started > 0 && group.before_gates.is_empty() && !view.unresolved(plan);
     match () {
         () if counts.running > 0 || any_waits => State::Running,
         () if counts.total() > 0 || !group.before_gates.is_empty() => State::Pending,
@@ -599,9 +605,6 @@ fn stuck(_: &Plan, rest: &Outlook) -> Result<(), String> {
 }
 
 fn idle(plan: &Plan, rest: &Outlook) -> Result<(), String> {
-    if rest.view.phase == RunPhase::Going && rest.view.version.is_none() && plan.goal.version().is_some() {
-        return Ok(());
-    }
     match next_to_start(plan, &rest.view) {
         Some(member) => fail(format!("member {member} could start")),
         None => Ok(()),
