@@ -10,6 +10,7 @@ use flotta_arm::{
 };
 use flotta_engine::State;
 use flotta_model::Fleet;
+use flotta_orchestrator::Error;
 use flotta_store::{Batch, Collection, Delete, Expect};
 use http::Method;
 
@@ -111,7 +112,10 @@ async fn delete(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> {
     let Some(Stored { value, document }) = before else { return Ok(Reply::nothing()) };
     let mut ended = Vec::new();
     for stored in call.all::<RunDoc>(Collection::Runs, &fleet.key()).await? {
-        let state = runs::state(call, fleet, &stored.value).await?;
+        let state = match runs::state(call, fleet, &stored.value).await {
+            Err(Error::NoSuchRun) => continue, // Deleted just now.
+            state => state.map_err(runs::refused)?,
+        };
         if matches!(state, State::Running | State::Pending | State::Stopping | State::Stopped) {
             let message = format!(
                 "update run '{}' is {state:?}; stop it and delete it, or let it end, before the fleet is deleted",
@@ -122,7 +126,10 @@ async fn delete(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> {
         ended.push((stored, state == State::NotStarted));
     }
     for (stored, only_idle) in &ended {
-        runs::retire(call, fleet, stored, Box::new(|_| true), *only_idle).await?;
+        match runs::retire(call, fleet, stored, Box::new(|_| true), *only_idle).await {
+            Err(Error::NoSuchRun) => {}
+            retired => retired.map_err(runs::refused)?,
+        }
     }
     let (operation, mut batch) = provider::ended_operation(call).await?;
     batch.deletes.push(documents::delete(&document));

@@ -11,12 +11,12 @@ use crate::reply::Reply;
 /// Refuses requests with a foreign Host or Origin.
 pub async fn local_only(request: Request, next: Next) -> Response {
     let headers = request.headers();
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let host = host.or_else(|| request.uri().authority().map(|authority| authority.as_str()));
-    let refusal = match host {
-        Some(host) if !is_local(host) => Some(format!("host '{host}' is not this machine: use localhost")),
-        None => Some("the request has no Host header".into()),
-        Some(_) => headers.get(header::ORIGIN).and_then(foreign_origin),
+    let named = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
+    let hosts: Vec<&str> = named.chain(request.uri().authority().map(|authority| authority.as_str())).collect();
+    let refusal = match hosts.iter().find(|host| !is_local(host)) {
+        Some(host) => Some(format!("host '{host}' is not this machine: use localhost")),
+        None if hosts.is_empty() => Some("the request has no Host header".into()),
+        None => headers.get_all(header::ORIGIN).iter().find_map(foreign_origin),
     };
     match refusal {
         None => next.run(request).await,
@@ -32,10 +32,13 @@ fn foreign_origin(origin: &HeaderValue) -> Option<String> {
 
 /// Whether a host, with or without a port, is this machine by a name that cannot be made to mean another.
 pub fn is_local(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or_default(),
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
     };
+    if !port.is_empty() && port.strip_prefix(':').is_none_or(|port| port.parse::<u16>().is_err()) {
+        return false;
+    }
     name.eq_ignore_ascii_case("localhost")
         || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
@@ -49,7 +52,17 @@ mod tests {
         for local in ["localhost", "LOCALHOST:8642", "127.0.0.1", "127.8.8.8:1", "[::1]:80", "[::1]"] {
             assert!(is_local(local), "{local}");
         }
-        for foreign in ["", "example.com", "localhost.example.com:80", "127.0.0.1.example.com", "10.0.0.1", "[::2]"] {
+        for foreign in [
+            "localhost:80@example.com",
+            "[::1].example.com",
+            "[::1",
+            "",
+            "example.com",
+            "localhost.example.com:80",
+            "127.0.0.1.example.com",
+            "10.0.0.1",
+            "[::2]",
+        ] {
             assert!(!is_local(foreign), "{foreign}");
         }
         let origin = |text: &str| foreign_origin(&HeaderValue::from_str(text).expect("header"));

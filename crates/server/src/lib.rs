@@ -20,11 +20,11 @@ mod reply;
 mod runs;
 mod strategies;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    body::Body,
+    body::{Body, HttpBody},
     extract::{Request, State},
     response::Response,
 };
@@ -38,10 +38,11 @@ use flotta_arm::{
 use flotta_clock::Clock;
 use flotta_orchestrator::Orchestrator;
 use flotta_store::Store;
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, HeaderValue, Method, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jiff::Timestamp;
 use serde_json::Value;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use reply::Reply;
 
@@ -57,9 +58,14 @@ pub struct App {
 /// The largest body that is read, in bytes.
 pub const LARGEST_BODY: usize = 4 << 20;
 
+/// How long a body may take to arrive (wall time).
+const BODY_WITHIN: Duration = Duration::from_secs(30);
+
 /// Everything that flotta answers over HTTP.
 pub fn router(app: App) -> Router {
     let health = || async { "ok" };
+    let fleets = Arc::default();
+    let arm = move |State(app): State<App>, request: Request| arm(app, Arc::clone(&fleets), request);
     Router::new()
         .route("/healthz", axum::routing::get(health))
         .route("/readyz", axum::routing::get(ready))
@@ -119,13 +125,38 @@ impl Call {
     }
 }
 
-async fn arm(State(app): State<App>, request: Request) -> Response {
+async fn arm(app: App, fleets: Arc<Fleets>, request: Request) -> Response {
     let clock = app.orchestrator.clock();
     let outcome = match Call::read(app, request).await {
-        Ok((call, target, rest)) => route(&call, target, rest).await,
+        Ok((call, target, rest)) => {
+            let _turn = fleets.turn(&call.method, &target).await;
+            route(&call, target, rest).await
+        }
         Err(error) => Err(error),
     };
     outcome.unwrap_or_else(|error| Reply::refused(&error)).into_response(clock.now())
+}
+
+/// Keeps a fleet from being deleted while something is put into it: that would be left behind, in a fleet that is gone
+/// and in the next of its name.
+#[derive(Default)]
+struct Fleets(RwLock<()>);
+
+impl Fleets {
+    async fn turn(&self, method: &Method, target: &Target) -> Turn<'_> {
+        match (method, target) {
+            (&Method::DELETE, Target::Fleet(_)) => Turn::Alone(self.0.write().await),
+            (&Method::PUT | &Method::PATCH, _) => Turn::Shared(self.0.read().await),
+            _ => Turn::Free,
+        }
+    }
+}
+
+#[expect(dead_code, reason = "the guards are there to be held")]
+enum Turn<'a> {
+    Alone(RwLockWriteGuard<'a, ()>),
+    Shared(RwLockReadGuard<'a, ()>),
+    Free,
 }
 
 /// What stands behind the path of a run, beside ARM's own tree.
@@ -154,12 +185,7 @@ impl Call {
             _ => ApiVersion::of(&query)?,
         };
         let conditions = conditions(&head.headers)?;
-        let body =
-            Limited::new(body, LARGEST_BODY).collect().await.map_err(|error| match error.is::<LengthLimitError>() {
-                true => ArmError::request_entity_too_large(LARGEST_BODY),
-                false => ArmError::invalid_request_content("it broke off"),
-            });
-        let body = body?.to_bytes().to_vec();
+        let body = read_body(body).await?;
         let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
         let call = Self {
             now: app.orchestrator.clock().now(),
@@ -177,9 +203,33 @@ impl Call {
     }
 }
 
+async fn read_body(body: Body) -> Result<Vec<u8>, ArmError> {
+    let too_large = || ArmError::request_entity_too_large(LARGEST_BODY);
+    // What says that it is too large need not be waited for.
+    if body.size_hint().lower() > LARGEST_BODY as u64 {
+        return Err(too_large());
+    }
+    let read = tokio::time::timeout(BODY_WITHIN, Limited::new(body, LARGEST_BODY).collect()).await;
+    let late =
+        |_| ArmError::new(408, "RequestTimeout", format!("no whole body came within {BODY_WITHIN:?}; send it again"));
+    let body = read.map_err(late)?.map_err(|error| match error.is::<LengthLimitError>() {
+        true => too_large(),
+        false => ArmError::invalid_request_content("it broke off"),
+    });
+    Ok(body?.to_bytes().to_vec())
+}
+
+/// The conditions of a request; several headers of a name are one list.
 fn conditions(headers: &HeaderMap) -> Result<Conditions, ArmError> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    Conditions::parse(text(header::IF_MATCH), text(header::IF_NONE_MATCH))
+    let list = |name: &'static str| {
+        let values: Result<Vec<&str>, _> = headers.get_all(name).iter().map(HeaderValue::to_str).collect();
+        let bad = |_| {
+            let message = format!("{name}: use *, or etags as the eTag of an answer has them");
+            ArmError::new(400, "InvalidHeaderValue", message).at(name)
+        };
+        values.map(|values| values.join(",")).map_err(bad)
+    };
+    Conditions::parse(Some(&list("If-Match")?), Some(&list("If-None-Match")?))
 }
 
 async fn route(call: &Call, target: Target, beside: Beside) -> Result<Reply, ArmError> {

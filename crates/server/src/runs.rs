@@ -31,22 +31,27 @@ use crate::{
 /// Members shown on one page of a list of runs, roughly: a page also ends by size.
 const MEMBERS_ON_A_PAGE: usize = 20_000;
 
+/// Times that a run may be replaced while a request for it is on its way.
+const MOST_REPLACED: usize = 100;
+
 /// GET, PUT, DELETE of one run.
 pub async fn one(call: &Call, target: &Target, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmError> {
     fleets::must_exist(call, fleet).await?;
     match call.method {
         Method::GET => {
-            let stored = get(call, fleet, name).await?;
-            Ok(Reply::ok(show(call, fleet, &stored.value).await?))
+            let shown =
+                current(call, fleet, name, |stored| async move { show(call, fleet, &stored.value).await }).await?;
+            shown.map(Reply::ok).ok_or_else(|| fleet.child_not_found(Kind::Run, name))
         }
         Method::PUT => put(call, fleet, name).await,
         Method::DELETE => {
-            let Some(stored) = find(call, fleet, name).await? else {
-                call.conditions.check(None)?;
-                return Ok(Reply::nothing());
-            };
-            retire(call, fleet, &stored, check(call, stored.value.run), false).await?;
-            Ok(Reply::done())
+            let retired = current(call, fleet, name, |stored| async move {
+                retire(call, fleet, &stored, check(call, stored.value.run), false).await
+            });
+            match retired.await? {
+                Some(()) => Ok(Reply::done()),
+                None => call.conditions.check(None).map(|()| Reply::nothing()),
+            }
         }
         _ => Err(call.method_not_allowed(target)),
     }
@@ -56,8 +61,21 @@ async fn find(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Option<Store
     call.find(Collection::Runs, &documents::child_key(fleet, Kind::Run, name)).await
 }
 
-async fn get(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Stored<RunDoc>, ArmError> {
-    find(call, fleet, name).await?.ok_or_else(|| fleet.child_not_found(Kind::Run, name))
+/// Does something with a run; anew where a PUT put another in its place meanwhile. `None`: there is none.
+async fn current<T, F: Future<Output = Result<T, Error>>>(
+    call: &Call,
+    fleet: &FleetRef,
+    name: &Name,
+    act: impl Fn(Stored<RunDoc>) -> F,
+) -> Result<Option<T>, ArmError> {
+    for _ in 0..MOST_REPLACED {
+        let Some(stored) = find(call, fleet, name).await? else { return Ok(None) };
+        match act(stored).await {
+            Err(Error::NoSuchRun) => {}
+            outcome => return outcome.map(Some).map_err(refused),
+        }
+    }
+    Err(refused(Error::NoSuchRun))
 }
 
 /// How the orchestrator knows a run.
@@ -66,8 +84,8 @@ pub fn reference(fleet: &FleetRef, doc: &RunDoc) -> RunRef {
 }
 
 /// The state of a run.
-pub async fn state(call: &Call, fleet: &FleetRef, doc: &RunDoc) -> Result<State, ArmError> {
-    call.app.orchestrator.read(&reference(fleet, doc), |run, _| run.state()).await.map_err(refused)
+pub async fn state(call: &Call, fleet: &FleetRef, doc: &RunDoc) -> Result<State, Error> {
+    call.app.orchestrator.read(&reference(fleet, doc), |run, _| run.state()).await
 }
 
 /// The etag of a run: its identity and the number of its last entry.
@@ -82,8 +100,8 @@ fn shower(call: &Call, fleet: &FleetRef, doc: &RunDoc) -> impl FnOnce(&Run, u64)
     move |run, number| doc.render(&id, &etag(doc.run, number), version, run, Detail::Documented)
 }
 
-async fn show(call: &Call, fleet: &FleetRef, doc: &RunDoc) -> Result<Value, ArmError> {
-    call.app.orchestrator.read(&reference(fleet, doc), shower(call, fleet, doc)).await.map_err(refused)
+async fn show(call: &Call, fleet: &FleetRef, doc: &RunDoc) -> Result<Value, Error> {
+    call.app.orchestrator.read(&reference(fleet, doc), shower(call, fleet, doc)).await
 }
 
 /// A check of If-Match against a run's number, for the one who knows that number.
@@ -115,7 +133,7 @@ async fn create(call: &Call, fleet: &FleetRef, name: &Name, request: RunRequest)
     let doc = document(call, name, request, strategy);
     let put = documents::put(Collection::Runs, documents::child_key(fleet, Kind::Run, name), fleet.key(), &doc, None)?;
     call.app.orchestrator.create(doc.run, &plan, documents::puts(vec![put])).await.map_err(refused)?;
-    Ok(Reply::created(show(call, fleet, &doc).await?))
+    Ok(Reply::created(show(call, fleet, &doc).await.map_err(refused)?))
 }
 
 /// Before a run is started a PUT resolves it anew; afterwards it may only say again what was said.
@@ -147,7 +165,7 @@ async fn update(
             (None, None) => doc.strategy.is_none(),
         };
         if same_source && request.goal == doc.goal {
-            return Ok(Reply::ok(show(call, fleet, doc).await?));
+            return Ok(Reply::ok(show(call, fleet, doc).await.map_err(refused)?));
         }
         return Err(ArmError::conflict(format!(
             "update run '{}' is {state:?}: strategy and managedClusterUpdate can be changed only until it is started; create another run",
@@ -166,7 +184,7 @@ async fn update(
     let mut batch = documents::puts(vec![put]);
     flotta_orchestrator::journal::add_new(&mut batch, new.run, &plan).map_err(refused)?;
     call.app.orchestrator.retire(&run, check(call, id), true, batch).await.map_err(refused)?;
-    Ok(Reply::ok(show(call, fleet, &new).await?))
+    Ok(Reply::ok(show(call, fleet, &new).await.map_err(refused)?))
 }
 
 fn document(call: &Call, name: &Name, request: RunRequest, strategy: Option<Strategy>) -> RunDoc {
@@ -219,33 +237,38 @@ pub async fn retire(
     stored: &Stored<RunDoc>,
     check: NumberCheck,
     only_idle: bool,
-) -> Result<(), ArmError> {
+) -> Result<(), Error> {
     let run = reference(fleet, &stored.value);
     let batch = Batch { deletes: vec![documents::delete(&stored.document)], ..Batch::default() };
-    call.app.orchestrator.retire(&run, check, only_idle, batch).await.map_err(refused)
+    call.app.orchestrator.retire(&run, check, only_idle, batch).await
 }
 
 /// start, stop, skip.
 pub async fn act(call: &Call, fleet: &FleetRef, name: &Name, action: RunAction) -> Result<Reply, ArmError> {
     fleets::must_exist(call, fleet).await?;
-    let doc = get(call, fleet, name).await?.value;
     // The service answers a start with the run as it was before.
     let (input, moment) = match action {
         RunAction::Start => (Input::Start, Moment::Before),
         RunAction::Stop => (Input::Stop, Moment::After),
         RunAction::Skip => (Input::Skip(skip::parse(&call.json()?)?), Moment::After),
     };
-    let command = Command { input, by: call.by.name.as_str().into(), check: check(call, doc.run) };
-    let shown =
-        call.app.orchestrator.command(&reference(fleet, &doc), command, moment, shower(call, fleet, &doc)).await;
-    Ok(Reply::ok(shown.map_err(refused)?))
+    let shown = current(call, fleet, name, |Stored { value: doc, .. }| {
+        let command = Command { input: input.clone(), by: call.by.name.as_str().into(), check: check(call, doc.run) };
+        async move {
+            let run = reference(fleet, &doc);
+            call.app.orchestrator.command(&run, command, moment, shower(call, fleet, &doc)).await
+        }
+    });
+    shown.await?.map(Reply::ok).ok_or_else(|| fleet.child_not_found(Kind::Run, name))
 }
 
 /// What a run waits for: counts by reason, each with the earliest time at which it can change where that is known.
 pub async fn waiting_on(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmError> {
-    let doc = get(call, fleet, name).await?.value;
-    let reasons = call.app.orchestrator.read(&reference(fleet, &doc), |run, _| run.waiting_on(Part::Run)).await;
-    Ok(Reply::ok(json!({ "value": reasons.map_err(refused)? })))
+    let reasons = current(call, fleet, name, |stored| async move {
+        call.app.orchestrator.read(&reference(fleet, &stored.value), |run, _| run.waiting_on(Part::Run)).await
+    });
+    let reasons = reasons.await?.ok_or_else(|| fleet.child_not_found(Kind::Run, name))?;
+    Ok(Reply::ok(json!({ "value": reasons })))
 }
 
 /// The runs of a fleet. A page ends by number, or by how many members it shows.
@@ -277,9 +300,11 @@ pub async fn list(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> {
 }
 
 /// What the orchestrator's refusals mean to a client.
-fn refused(error: Error) -> ArmError {
+pub fn refused(error: Error) -> ArmError {
     match error {
-        Error::NoSuchRun => ArmError::new(404, "ResourceNotFound", "the update run was deleted"),
+        Error::NoSuchRun => {
+            ArmError::conflict("the update run was replaced or deleted at the same time; read it again and repeat")
+        }
         Error::Refused(refusal @ Refusal::State { .. }) => {
             ArmError::new(409, "OperationNotAllowed", refusal.to_string())
         }

@@ -480,6 +480,12 @@ async fn api5_conditions_that_do_not_hold_are_refused_by_every_verb() {
             row("no etag", method, path, body.clone(), (400, "InvalidHeaderValue", "If-Match"))
                 .header(&[("if-match", "\"\"")]),
         );
+        rows.push(
+            row("not text", method, path, body.clone(), (400, "InvalidHeaderValue", "If-Match"))
+                .header(&[("if-match", "é")]),
+        );
+        const TWO: [(&str, &str); 2] = [("if-match", "*"), ("if-match", "\"b\"")];
+        rows.push(row("two lists", method, path, body.clone(), STALE).header(&TWO));
         if method == "PUT" {
             rows.push(row("there", method, path, body, EXISTS).header(&[("if-none-match", "*")]));
         }
@@ -542,6 +548,10 @@ async fn rule_9_foreign_hosts_and_origins_are_refused() {
     check(vec![
         bare("host", "DELETE", "", FOREIGN).header(&[("host", "example.com")]),
         bare("host like ours", "GET", "", FOREIGN).header(&[("host", "localhost.example.com:8642")]),
+        bare("a second host", "GET", "", FOREIGN).header(&[("host", "localhost"), ("host", "example.com")]),
+        bare("host with a user", "GET", "", FOREIGN).header(&[("host", "localhost:80@example.com")]),
+        bare("a second origin", "GET", "", FOREIGN)
+            .header(&[("origin", "http://localhost"), ("origin", "https://example.com")]),
         bare("origin", "POST", "/updateRuns/idle/start", FOREIGN).header(&[("origin", "https://example.com")]),
         bare("opaque origin", "DELETE", "", FOREIGN).header(&[("origin", "null")]),
         bare("health", "GET", "", FOREIGN).uri("/healthz").header(&[("host", "example.com")]),

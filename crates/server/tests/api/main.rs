@@ -7,6 +7,7 @@ mod fleets;
 mod harness;
 mod lists;
 mod members;
+mod races;
 mod recorded;
 mod runs;
 mod scale;
