@@ -72,7 +72,7 @@ pub struct AksArgs {
     #[arg(long = "aks-subscription", value_name = "ID", requires = "endpoint")]
     pub subscriptions: Vec<String>,
     /// Shortest pause between two looks at an operation, in seconds
-    #[arg(long = "aks-poll-seconds", value_name = "SECONDS", default_value_t = 15.0)]
+    #[arg(long = "aks-poll-seconds", value_name = "SECONDS", default_value_t = 15.0, value_parser = pause)]
     pub poll_seconds: f64,
     /// Do not pace requests by Azure's limits: for a simulated cloud without limits
     #[arg(long = "aks-unpaced")]
@@ -95,10 +95,18 @@ pub enum Auth {
     ManagedIdentity,
 }
 
-fn speed(text: &str) -> Result<f64, String> {
+/// Reads a speed that a clock can have.
+pub fn speed(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(speed) if (0.001..=100_000.0).contains(&speed) => Ok(speed),
         _ => Err("use a number from 0.001 to 100000".into()),
+    }
+}
+
+fn pause(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(pause) if (0.01..=3600.0).contains(&pause) => Ok(pause),
+        _ => Err("use a number from 0.01 to 3600".into()),
     }
 }
 
@@ -222,7 +230,7 @@ fn aks_driver(endpoint: &str, clock: Clock, args: &AksArgs) -> anyhow::Result<Ar
 
 fn config(endpoint: String, reach: Reach, args: &AksArgs) -> AksConfig {
     let mut config = AksConfig::new(endpoint, reach);
-    config.poll_every = Duration::from_secs_f64(args.poll_seconds.clamp(0.01, 3600.0));
+    config.poll_every = Duration::from_secs_f64(args.poll_seconds);
     config.settle_every = config.settle_every.min(config.poll_every);
     if args.unpaced {
         config.budgets = Budgets::unlimited();

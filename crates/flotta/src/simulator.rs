@@ -3,6 +3,7 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context, bail};
@@ -39,7 +40,7 @@ pub struct SimulatorArgs {
     #[arg(long, value_name = "FOLDER")]
     pub data: Option<PathBuf>,
     /// Simulated seconds in a second; callers must have a clock of the same speed
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = crate::serve::speed)]
     pub speed: f64,
     /// Print the clusters as members, for `flotta apply -f -`, instead of running
     #[arg(long)]
@@ -57,8 +58,7 @@ pub async fn simulator(args: SimulatorArgs) -> anyhow::Result<()> {
     }
     let clock = match args.speed {
         1.0 => Clock::system(),
-        speed if speed > 0.0 => Clock::scaled(Anchor { domain: Timestamp::now(), speed }),
-        speed => bail!("--speed {speed}: use a number above 0"),
+        speed => Clock::scaled(Anchor { domain: Timestamp::now(), speed }),
     };
     let cloud = Simulator::new(read_fleet(&args.fleet)?, clock, Options { data: args.data }).await?;
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -97,6 +97,9 @@ pub fn read_fleet(path: &Path) -> anyhow::Result<FleetFile> {
     Ok(FleetFile::parse(&text).map_err(|error| wrong("cannot use", first_line(&error.to_string()).to_owned()))?)
 }
 
+/// How long requests under way are waited for at the end: half a request can take for ever (wall time).
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Listens, and serves until told to stop.
 pub async fn listen(
     address: SocketAddr,
@@ -120,9 +123,16 @@ pub fn serve_on(
     // Answers are small and waited for.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     tasks.spawn(async move {
-        let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await;
-        if let Err(error) = served {
-            tracing::error!(%error, "serving ended badly");
+        let served = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
+        let patience = async {
+            stop.cancelled().await;
+            tokio::time::sleep(PATIENCE).await;
+        };
+        tokio::select! {
+            served = served => if let Err(error) = served {
+                tracing::error!(%error, "serving ended badly");
+            },
+            () = patience => tracing::warn!("ending with requests that did not come to their end"),
         }
     });
     Ok(address)
@@ -142,7 +152,22 @@ pub async fn until_told() -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::{io::AsyncWriteExt, net::TcpStream};
+
     use super::*;
+
+    #[tokio::test]
+    async fn half_a_request_does_not_keep_the_process_from_ending() {
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let router = axum::Router::new().route("/", axum::routing::get(|| async { "ok" }));
+        let address = listen(SocketAddr::from(([127, 0, 0, 1], 0)), router, &stop, &tasks).await.expect("address");
+        let mut client = TcpStream::connect(address).await.expect("connected");
+        client.write_all(b"GET / HTTP/1.1\r\nHost: ").await.expect("sent");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        stop.cancel();
+        tasks.close();
+        tokio::time::timeout(2 * PATIENCE, tasks.wait()).await.expect("ended");
+    }
 
     #[tokio::test]
     async fn members_are_printed_as_apply_takes_them() {

@@ -137,6 +137,20 @@ async fn a_long_running_operation_is_followed_to_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn speeds_and_pauses_that_no_clock_can_have_are_refused() {
+    for line in [
+        "serve --aks-endpoint http://127.0.0.1:1 --aks-poll-seconds NaN",
+        "serve --simulate no.yaml --speed inf",
+        "simulator --fleet no.yaml --speed inf",
+        "simulator --fleet no.yaml --speed NaN",
+    ] {
+        let output = flotta("http://127.0.0.1:1", line).await;
+        assert_eq!(code(&output), 2, "{line}: {}", err(&output));
+        assert!(err(&output).contains("use a number from"), "{line}: {}", err(&output));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_wait_does_not_follow() {
     let fake = Fake::default();
     fake.answer_with("DELETE /shop", 202, vec![("location", "/results/7".into())], json!({}));
