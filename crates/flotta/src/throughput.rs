@@ -113,7 +113,7 @@ pub async fn throughput(ThroughputArgs { members }: ThroughputArgs) -> anyhow::R
     let started = Instant::now();
     client.send("POST", "/updateRuns/r1/start", None).await?;
     loop {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
         let (state, left) = client.state().await?;
         match state.as_str() {
             "Running" => {}
