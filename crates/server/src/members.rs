@@ -152,23 +152,33 @@ async fn patch(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmE
 async fn delete(call: &Call, fleet: &FleetRef, name: &Name, location: &str) -> Result<Reply, ArmError> {
     let before = find(call, fleet, name).await?;
     call.conditions.check(before.as_ref().map(|stored| stored.document.etag.as_str()))?;
-    let Some(Stored { value, document }) = before else { return Ok(Reply::nothing()) };
+    let Some(Stored { value, document }) = before else {
+        // An earlier request may have deleted it, and not lived to say so.
+        tell_runs(call, fleet, name).await?;
+        return Ok(Reply::nothing());
+    };
     let (operation, mut batch) = provider::ended_operation(call).await?;
     let key = documents::joined_key(&value.member.cluster);
     let joined = Delete { collection: Collection::Meta, key, expect: Expect::Any };
     batch.deletes.extend([documents::delete(&document), joined]);
     call.commit(batch).await?;
+    tell_runs(call, fleet, name).await?;
+    let shown =
+        MemberDoc { provisioning_state: ProvisioningState::Leaving, last_operation_id: Some(operation), ..value };
+    Ok(Reply::accepted(render(call, fleet, &shown, &document.etag))
+        .with_operation(call, &fleet.subscription, location, operation)
+        .with_location(call, &fleet.subscription, location, operation))
+}
+
+/// Tells every run of the fleet that a member left. What is not told here is told when the run is started.
+async fn tell_runs(call: &Call, fleet: &FleetRef, name: &Name) -> Result<(), ArmError> {
     for run in call.all::<RunDoc>(Collection::Runs, &fleet.key()).await? {
         let told = call.app.orchestrator.member_left(&runs::reference(fleet, &run.value), name).await;
         if let Err(error) = told {
             tracing::warn!(run = %run.value.name, %error, "a run was not told that a member left");
         }
     }
-    let shown =
-        MemberDoc { provisioning_state: ProvisioningState::Leaving, last_operation_id: Some(operation), ..value };
-    Ok(Reply::accepted(render(call, fleet, &shown, &document.etag))
-        .with_operation(call, &fleet.subscription, location, operation)
-        .with_location(call, &fleet.subscription, location, operation))
+    Ok(())
 }
 
 /// The members of a fleet, in the order in which they joined.

@@ -1,5 +1,7 @@
 //! Update runs.
 
+use std::collections::HashSet;
+
 use flotta_arm::{
     doc::{MemberDoc, RunDoc, SystemData},
     error::ArmError,
@@ -93,11 +95,19 @@ fn etag(id: Uuid, number: u64) -> String {
     format!("{id}-{number}")
 }
 
+/// `explain=true` asks for what ARM's tree has no place for: reasons, the version a minor came to, uncovered members.
+fn detail(call: &Call) -> Detail {
+    match call.query.get("explain") {
+        Some("true") => Detail::Explained,
+        _ => Detail::Documented,
+    }
+}
+
 /// What makes the answer that shows a run.
 fn shower(call: &Call, fleet: &FleetRef, doc: &RunDoc) -> impl FnOnce(&Run, u64) -> Value + Send + 'static + use<> {
     let id = fleet.child_id(Kind::Run, &doc.name);
-    let (doc, version) = (doc.clone(), call.version);
-    move |run, number| doc.render(&id, &etag(doc.run, number), version, run, Detail::Documented)
+    let (doc, version, detail) = (doc.clone(), call.version, detail(call));
+    move |run, number| doc.render(&id, &etag(doc.run, number), version, run, detail)
 }
 
 async fn show(call: &Call, fleet: &FleetRef, doc: &RunDoc) -> Result<Value, Error> {
@@ -243,9 +253,35 @@ pub async fn retire(
     call.app.orchestrator.retire(&run, check, only_idle, batch).await
 }
 
+/// A run is told of members that left since it was made, before it may move them: whoever deleted them may not have
+/// lived to say so, or not have seen the run yet.
+async fn tell_who_left(call: &Call, fleet: &FleetRef, name: &Name) -> Result<(), ArmError> {
+    let Some(stored) = find(call, fleet, name).await? else { return Ok(()) };
+    let run = reference(fleet, &stored.value);
+    let waiting = call.app.orchestrator.read(&run, |run, _| {
+        let plan = run.plan().members.iter().enumerate();
+        let waits = plan.filter(|(at, _)| matches!(run.member_state(*at as u32), State::NotStarted | State::Pending));
+        waits.map(|(_, member)| member.name.clone()).collect::<Vec<Name>>()
+    });
+    let waiting = match waiting.await {
+        Ok(waiting) => waiting,
+        Err(Error::NoSuchRun) => return Ok(()),
+        Err(error) => return Err(refused(error)),
+    };
+    let members: Vec<Stored<MemberDoc>> = call.all(Collection::Members, &fleet.key()).await?;
+    let here: HashSet<Name> = members.into_iter().map(|stored| stored.value.member.name).collect();
+    for gone in waiting.iter().filter(|name| !here.contains(*name)) {
+        call.app.orchestrator.member_left(&run, gone).await.map_err(refused)?;
+    }
+    Ok(())
+}
+
 /// start, stop, skip.
 pub async fn act(call: &Call, fleet: &FleetRef, name: &Name, action: RunAction) -> Result<Reply, ArmError> {
     fleets::must_exist(call, fleet).await?;
+    if action == RunAction::Start {
+        tell_who_left(call, fleet, name).await?;
+    }
     // The service answers a start with the run as it was before.
     let (input, moment) = match action {
         RunAction::Start => (Input::Start, Moment::Before),

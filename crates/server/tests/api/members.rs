@@ -1,5 +1,6 @@
 //! Members.
 
+use flotta_store::{Batch, Collection, Delete, Expect, Store};
 use serde_json::{Value, json};
 
 use crate::harness::{CLUSTERS, FIVE, FLEET, VERSION, World, members_of, stages, state_of};
@@ -100,4 +101,21 @@ async fn a8_a_member_that_leaves_is_skipped_if_it_waited_and_finished_if_it_move
     let states: Vec<String> = members_of(&run).into_iter().map(|(_, state)| state).collect();
     assert_eq!(states, ["Completed", "Skipped", "Completed"]);
     assert_eq!(state_of(&run), "Completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn choice_a_member_whose_leaving_was_told_to_nobody_is_not_moved_by_a_run_that_starts_later() {
+    let world = World::new(FIVE).await;
+    world.join("c1", "a").await;
+    world.join("c2", "a").await;
+    world.create("r1", stages(&[("one", &["a"])])).await;
+    // As if the server had been killed between deleting the member and telling its runs.
+    let key = format!("{FLEET}/members/c2").to_lowercase();
+    let delete = Delete { collection: Collection::Members, key, expect: Expect::Present };
+    world.store.commit(Batch { deletes: vec![delete], ..Batch::default() }).await.expect("deleted");
+    world.start("r1").await;
+    let run = world.until("r1", "Completed").await;
+    let members = members_of(&run);
+    assert_eq!(members.iter().map(|(_, state)| state.as_str()).collect::<Vec<_>>(), ["Completed", "Skipped"]);
+    assert_eq!(world.accepted(), 1);
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{FIVE, FLEET, VERSION, World, full, gated, members_of, stages, state_of};
+use crate::harness::{FIVE, FLEET, VERSION, World, full, gated, members_of, stages, state_of, url};
 
 fn states(run: &Value) -> Vec<String> {
     members_of(run).into_iter().map(|(_, state)| state).collect()
@@ -99,6 +99,22 @@ async fn choice_after_the_start_a_run_may_only_be_said_again() {
     assert_eq!(other.refusal(), (409, "Conflict", ""));
     assert!(other.message().contains("Pending"), "{}", other.message());
     assert_eq!(world.get("/updateRuns/r1").await, pending);
+}
+
+#[tokio::test(start_paused = true)]
+async fn choice_uncovered_members_and_the_version_a_minor_came_to_are_shown_when_asked_for() {
+    let world = World::new(FIVE).await;
+    world.join("c1", "a").await;
+    world.join("c2", "elsewhere").await;
+    world.create("r1", gated(&["a"])).await;
+    let plain = world.get("/updateRuns/r1").await;
+    assert!(plain["properties"]["status"].get("uncoveredMembers").is_none(), "not ARM's");
+    let explained =
+        world.raw("GET", &format!("{}&explain=true", url("/updateRuns/r1", VERSION)), &[], "").await.with(200);
+    let status = &explained["properties"]["status"];
+    assert_eq!(status["uncoveredMembers"], json!({"count": 1, "first": ["c2"]}));
+    assert_eq!(status["kubernetesVersion"], "1.26.1");
+    assert_eq!(status["waitingOn"][0]["members"], 1, "{status}");
 }
 
 #[tokio::test(start_paused = true)]
