@@ -1,6 +1,9 @@
 //! What outlives a run, or a process: claims, and operations whose run was deleted while they were under way.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use flotta_drivers::Operation;
 use flotta_engine::Run;
@@ -80,6 +83,8 @@ pub async fn take_up_orphans(shared: &Arc<Shared>) -> Result<(), Error> {
 /// Reads all claims. Those of runs that are gone, and that nothing is under way for, are dropped.
 pub async fn recover_claims(shared: &Arc<Shared>) -> Result<(), Error> {
     let orphans = orphaned_clusters(shared).await?;
+    // A plan can be large, and a run can have many claims: each run is looked for once.
+    let mut living: HashMap<Uuid, bool> = HashMap::new();
     let mut after = None;
     loop {
         let page = shared.store.scan(Collection::Claims, after, 1000).await?;
@@ -87,7 +92,11 @@ pub async fn recover_claims(shared: &Arc<Shared>) -> Result<(), Error> {
         after = Some(last.serial);
         for document in page {
             let run: RunRef = journal::decode(&document.body)?;
-            let lives = shared.store.get(Collection::Plans, &run.id.to_string()).await?.is_some();
+            let lives = match living.get(&run.id) {
+                Some(lives) => *lives,
+                None => shared.store.get(Collection::Plans, &run.id.to_string()).await?.is_some(),
+            };
+            living.insert(run.id, lives);
             if lives || orphans.contains(&document.key) {
                 let _ = shared.claims.take(&document.key, &Holder { run: run.id, label: run.label });
             } else {

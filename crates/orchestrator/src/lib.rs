@@ -1,7 +1,7 @@
 //! The shell around the engine, and the only place where engine, store and drivers meet.
 //!
-//! A [`worker`] owns each run that is awake: commands and observations go to its mailbox, it decides, applies in
-//! memory, commits, and only then acts and answers. What goes on outside on behalf of a member is an [`effects`]
+//! A `worker` owns each run that is awake: commands and observations go to its mailbox, it decides, applies in
+//! memory, commits, and only then acts and answers. What goes on outside on behalf of a member is an `effects`
 //! task; its answer carries the ticket it was given and changes nothing once that has passed. A worker of a run that
 //! waits for nothing goes to sleep, and is woken by the next message. [`claims`] keeps runs off each other's clusters.
 
