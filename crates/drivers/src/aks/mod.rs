@@ -1,7 +1,7 @@
 //! Azure Kubernetes Service, driven through its ARM API (`behaviour.md` D; `aks-wire.md`).
 //!
-//! Any endpoint that speaks the API will do. What decides whether a step may be sent is in [`start`]; what an error
-//! means is in [`errors`].
+//! Any endpoint that speaks the API will do. What decides whether a step may be sent is in `start.rs`; what an error
+//! means is in `errors.rs`.
 
 mod call;
 mod errors;
