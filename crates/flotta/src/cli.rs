@@ -431,7 +431,7 @@ pub enum RunVerb {
     },
     /// Watch a run until it ends
     #[command(
-        after_help = "Ends with exit code 0 when the run is Completed or Skipped, 1 when it is Failed or Stopped."
+        after_help = "Ends with exit code 0 when the run is Completed or Skipped, 1 when it is Failed or Stopped or has no member."
     )]
     Watch {
         /// The run.

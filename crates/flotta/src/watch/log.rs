@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    run::{Run, State},
-    waiting::sentence,
+    render::MOST_REASONS,
+    run::{Gate, Problem, Run, Stage, State, Status},
+    waiting::sentences,
 };
 use crate::output::clean;
 
@@ -23,35 +24,58 @@ impl Log {
     /// The lines for what changed since the last look.
     pub fn changes(&mut self, run: &Run, waiting: &[Value], now: Timestamp) -> Vec<String> {
         let mut lines = Vec::new();
-        let error = run.status.error.as_ref().map(|error| error.text()).unwrap_or_default();
-        self.note(&mut lines, format!("run {}", run.name), run.status.state, error);
-        for stage in &run.stages {
-            let error = stage.status.error.as_ref().map(|error| error.text()).unwrap_or_default();
-            self.note(&mut lines, format!("stage {}", stage.name), stage.status.state, error);
-            for gate in stage.before_gates.iter().chain(&stage.after_gates) {
-                let name = gate.display_name.as_deref().unwrap_or("without a name");
-                self.note(
-                    &mut lines,
-                    format!("gate '{name}' of stage {}", stage.name),
-                    gate.status.state,
-                    String::new(),
-                );
+        self.around(&mut lines, format!("run {}", run.name), &run.status, |log, lines| {
+            for stage in &run.stages {
+                log.stage(lines, stage);
             }
-            for group in &stage.groups {
-                let error = group.status.error.as_ref().map(|error| error.text()).unwrap_or_default();
-                self.note(&mut lines, format!("group {}/{}", stage.name, group.name), group.status.state, error);
-                for member in &group.members {
-                    let what = format!("member {} ({}/{})", member.name, stage.name, group.name);
-                    self.note(&mut lines, what, member.status.state, member.why());
-                }
-            }
-            if let Some(wait) = &stage.after_stage_wait_status {
-                self.note(&mut lines, format!("wait after stage {}", stage.name), wait.status.state, String::new());
-            }
-        }
+        });
         self.note_waiting(&mut lines, waiting, now);
         let now = now.strftime("%H:%M:%S");
         lines.iter().map(|line| format!("{now} {}", clean(line))).collect()
+    }
+
+    fn stage(&mut self, lines: &mut Vec<String>, stage: &Stage) {
+        self.around(lines, format!("stage {}", stage.name), &stage.status, |log, lines| {
+            log.gates(lines, &stage.before_gates, &format!("stage {}", stage.name));
+            for group in &stage.groups {
+                let place = format!("{}/{}", stage.name, group.name);
+                log.around(lines, format!("group {place}"), &group.status, |log, lines| {
+                    log.gates(lines, &group.before_gates, &format!("group {place}"));
+                    for member in &group.members {
+                        log.note(lines, format!("member {} ({place})", member.name), member.status.state, member.why());
+                    }
+                    log.gates(lines, &group.after_gates, &format!("group {place}"));
+                });
+            }
+            log.gates(lines, &stage.after_gates, &format!("stage {}", stage.name));
+            if let Some(wait) = &stage.after_stage_wait_status {
+                log.note(lines, format!("wait after stage {}", stage.name), wait.status.state, String::new());
+            }
+        });
+    }
+
+    /// Notes a whole with its parts: it begins before they do, and whatever else becomes of it comes from them.
+    fn around(
+        &mut self,
+        lines: &mut Vec<String>,
+        what: String,
+        status: &Status,
+        parts: impl FnOnce(&mut Self, &mut Vec<String>),
+    ) {
+        let error = status.error.as_ref().map(Problem::text).unwrap_or_default();
+        if matches!(status.state, State::NotStarted | State::Running) {
+            self.note(lines, what, status.state, error);
+            return parts(self, lines);
+        }
+        parts(self, lines);
+        self.note(lines, what, status.state, error);
+    }
+
+    fn gates(&mut self, lines: &mut Vec<String>, gates: &[Gate], of: &str) {
+        for gate in gates {
+            let name = gate.display_name.as_deref().unwrap_or("without a name");
+            self.note(lines, format!("gate '{name}' of {of}"), gate.status.state, String::new());
+        }
     }
 
     fn note(&mut self, lines: &mut Vec<String>, what: String, state: State, why: String) {
@@ -71,8 +95,9 @@ impl Log {
     fn note_waiting(&mut self, lines: &mut Vec<String>, waiting: &[Value], now: Timestamp) {
         // Counts and times change at every look; the log tells a reason when it is new.
         let essence = |reason: &Value| reason.get("why").unwrap_or(reason).to_string();
-        let new = waiting.iter().filter(|reason| !self.waiting.contains(&essence(reason)));
-        lines.extend(new.map(|reason| format!("waiting: {}", sentence(reason, now))));
+        let new: Vec<Value> =
+            waiting.iter().filter(|reason| !self.waiting.contains(&essence(reason))).cloned().collect();
+        lines.extend(sentences(&new, now, MOST_REASONS).iter().map(|sentence| format!("waiting: {sentence}")));
         self.waiting = waiting.iter().map(essence).collect();
     }
 }

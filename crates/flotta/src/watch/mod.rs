@@ -3,9 +3,11 @@
 mod log;
 mod render;
 pub mod run;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tree;
 mod waiting;
 
 use std::{
@@ -53,7 +55,8 @@ struct Look {
     now: Timestamp,
 }
 
-/// Watches a run until it has ended, and tells what became of it. A run that ends Failed or Stopped is a failure.
+/// Watches a run until it has ended, and tells what became of it. A run that ends Failed or Stopped, or that has no
+/// member, is a failure.
 pub async fn watch(api: &Api, name: &str, interval: Duration, style: Style) -> Result<(), Failure> {
     let begun = Instant::now();
     let mut shown = Shown::new(style);
@@ -67,8 +70,7 @@ pub async fn watch(api: &Api, name: &str, interval: Duration, style: Style) -> R
         }
         tokio::time::sleep(interval).await;
     };
-    // Causes are told in full here: long lines wrap.
-    for line in render::summary(&run, Some(begun.elapsed()), room()) {
+    for line in summary::summary(&run, Some(begun.elapsed()), room()) {
         say(&line.paint(usize::MAX, colours()))?;
     }
     verdict(&run)
@@ -82,7 +84,7 @@ pub async fn show(api: &Api, name: &str) -> Result<(), Failure> {
     let waiting = Looker { api, name, asks_reasons: true, away: None }.reasons().await;
     let room = Room { height: 500, ..room() };
     let (lines, width) = match run.status.state.is_end() {
-        true => (render::summary(&run, None, room).split_off(1), usize::MAX),
+        true => (summary::summary(&run, None, room).split_off(1), usize::MAX),
         false => (render::view(&run, &waiting, now, room), room.width),
     };
     lines.iter().try_for_each(|line| say(&line.paint(width, colours())))
@@ -110,6 +112,10 @@ fn verdict(run: &Run) -> Result<(), Failure> {
         State::Stopped => {
             let cause = cause.unwrap_or_else(|| "it was stopped before it was done".into());
             Err(Failure::new(Kind::Failed, what, cause).hint(go_on))
+        }
+        _ if run.members().next().is_none() => {
+            let hint = "`flotta member list` shows the groups and labels that a strategy can name";
+            Err(Failure::new(Kind::Failed, what, "no member is in this run").hint(hint))
         }
         _ => Ok(()),
     }

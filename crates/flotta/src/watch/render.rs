@@ -1,12 +1,12 @@
-//! A run as lines: the live view, and the summary at its end. Pure: a run in, lines out.
+//! A run under way as lines. Pure: a run in, lines out.
 
 use jiff::Timestamp;
 use serde_json::Value;
-use unicode_width::UnicodeWidthStr;
 
 use super::{
-    run::{Counts, Gate, Group, Member, Run, Stage, State, Status},
-    text::{Ink, Line, duration, seconds},
+    run::{Counts, Group, Member, Run, Stage, State},
+    text::{Ink, Line, duration},
+    tree::{cut, mark, tree},
     waiting::sentences,
 };
 
@@ -19,74 +19,32 @@ pub struct Room {
     pub height: usize,
 }
 
-impl Room {
-    fn bar(self) -> usize {
-        match self.width {
-            100.. => 24,
-            80.. => 16,
-            60.. => 8,
-            _ => 0,
-        }
-    }
-}
-
-/// The most members shown one by one in a section of the live view.
+/// The most members shown one by one in a section.
 const MOST_MEMBERS: usize = 8;
-/// The most members listed in a summary, per section.
-const MOST_LISTED: usize = 50;
-/// The most reasons shown.
-const MOST_REASONS: usize = 4;
+/// The lines that a section of members keeps beside many groups: a title, one member, and a line for the rest.
+const LEAST_SECTION: usize = 3;
+/// The most reasons told at once; more waits for slots become one.
+pub const MOST_REASONS: usize = 4;
 
 /// The live view of a run, no higher than the room.
 pub fn view(run: &Run, waiting: &[Value], now: Timestamp, room: Room) -> Vec<Line> {
+    let (busy, failed) = (under_way(run, now, room), members_in(run, State::Failed, room));
+    let reasons = reasons(waiting, now, (room.height / 5).clamp(1, MOST_REASONS));
+    let free = room.height.saturating_sub(1 + reasons.len());
+    let least = |members: &[Line]| section_height(members).min(LEAST_SECTION);
+    let closed = |stage: &Stage| matches!(stage.status.state, State::NotStarted | State::Completed);
+    let tree = cut(tree(run, room, now, |stage| !closed(stage)), free.saturating_sub(least(&busy) + least(&failed)));
+
+    let left = free.saturating_sub(tree.len());
+    // Each section may have half of what is left, and what the other does not need.
+    let for_failed = section_height(&failed).min((left / 2).max(left.saturating_sub(section_height(&busy))));
     let mut lines = vec![head(run, now)];
-    let tree =
-        tree(run, room, now, |stage| stage.status.state != State::NotStarted && stage.status.state != State::Completed);
-    let reasons = reasons(waiting, now);
-    // Two sections of members, each a title, one member and a line for the rest, keep their place beside many groups.
-    let most = room.height.saturating_sub(reasons.len() + 8).max(3);
-    let hidden = tree.len().saturating_sub(most);
-    lines.extend(tree.into_iter().take(most));
-    if hidden > 0 {
-        lines.push(Line::new(Ink::Faint, format!("  … {hidden} more lines of groups and stages")));
-    }
-    let left = room.height.saturating_sub(lines.len() + reasons.len());
-    let most = (left / 2).saturating_sub(2).clamp(1, MOST_MEMBERS);
-    lines.extend(under_way(run, now, most, room));
-    lines.extend(listed(run, "failed", State::Failed, most, room));
+    lines.extend(tree);
+    lines.extend(section("under way", busy, left - for_failed));
+    lines.extend(section("failed", failed, for_failed));
     lines.extend(reasons);
     lines.truncate(room.height.max(1));
     lines
-}
-
-/// What became of a run.
-pub fn summary(run: &Run, wall: Option<std::time::Duration>, room: Room) -> Vec<Line> {
-    let mut lines = vec![Line::default()];
-    let took = match (run.status.start_time, end_of(run)) {
-        (Some(from), Some(to)) => format!(" after {}", duration(from, to)),
-        _ => String::new(),
-    };
-    let wall = wall.map(|wall| format!(" ({} on the wall clock)", seconds(wall.as_secs().cast_signed())));
-    let state = run.status.state;
-    lines.push(
-        Line::new(Ink::Strong, format!("run {} ", run.name))
-            .and(Ink::of(state), state.word())
-            .and(Ink::Plain, format!("{took}{} · {}", wall.unwrap_or_default(), run.goal)),
-    );
-    if let Some(error) = &run.status.error {
-        lines.push(Line::new(Ink::Bad, format!("  {}", error.text())));
-    }
-    let now = end_of(run).unwrap_or_default();
-    lines.extend(tree(run, room, now, |_| true));
-    lines.extend(listed(run, "failed", State::Failed, MOST_LISTED, room));
-    lines.extend(listed(run, "skipped", State::Skipped, MOST_LISTED, room));
-    lines
-}
-
-/// When the run ended, or, where it is not said, when the last of it did.
-fn end_of(run: &Run) -> Option<Timestamp> {
-    let last = || run.members().filter_map(|(.., member)| member.status.completed_time).max();
-    run.status.completed_time.or_else(last)
 }
 
 fn head(run: &Run, now: Timestamp) -> Line {
@@ -100,124 +58,25 @@ fn head(run: &Run, now: Timestamp) -> Line {
         .and(Ink::Plain, elapsed.unwrap_or_default())
 }
 
-/// Stages, and the groups of those that are `open`.
-fn tree(run: &Run, room: Room, now: Timestamp, open: impl Fn(&Stage) -> bool) -> Vec<Line> {
-    let names = run.stages.iter().map(|stage| stage.name.width());
-    let groups = run.stages.iter().flat_map(|stage| stage.groups.iter().map(|group| group.name.width() + 2));
-    let widest = names.chain(groups).max().unwrap_or(0).min(room.width / 3).clamp(4, 30);
-    let mut lines = Vec::new();
-    for stage in &run.stages {
-        lines.push(row("  ", &stage.name, &stage.status, Counts::of(stage.members()), widest, room, now));
-        if open(stage) {
-            lines.extend(gates(&stage.before_gates, "    "));
-            lines.extend(stage.groups.iter().flat_map(|group| group_rows(group, widest, room, now)));
-            lines.extend(gates(&stage.after_gates, "    "));
-            lines.extend(wait(stage, now));
-        }
-    }
-    lines
-}
-
-fn group_rows(group: &Group, widest: usize, room: Room, now: Timestamp) -> Vec<Line> {
-    let counts = Counts::of(&group.members);
-    let mut lines = vec![row("    ", &group.name, &group.status, counts, widest.saturating_sub(2), room, now)];
-    lines.extend(gates(&group.before_gates, "      "));
-    lines.extend(gates(&group.after_gates, "      "));
-    lines
-}
-
-fn row(indent: &str, name: &str, status: &Status, counts: Counts, widest: usize, room: Room, now: Timestamp) -> Line {
-    let state = status.state;
-    let line = Line::new(Ink::of(state), format!("{indent}{} ", mark(state)));
-    let line = line.column(Ink::Plain, name, widest).column(Ink::of(state), state.word(), 10);
-    let line = bar(line, counts, room.bar());
-    let done = format!(" {:>3}/{}", counts.ended(), counts.total());
-    let line = line.column(Ink::Plain, &done, done.len().max(9));
-    let parts = [
-        (counts.failed, "failed", Ink::Bad),
-        (counts.skipped, "skipped", Ink::Faint),
-        (counts.running, "running", Ink::Busy),
-        (counts.pending, "pending", Ink::Held),
-    ];
-    let shown = parts.into_iter().filter(|(count, ..)| *count > 0);
-    let line = shown.fold(line, |line, (count, word, ink)| line.and(ink, format!(" {count} {word}")));
-    match (status.start_time, status.completed_time) {
-        (Some(from), to) if room.width >= 70 => {
-            line.and(Ink::Faint, format!("  {}", duration(from, to.unwrap_or(now))))
-        }
-        _ => line,
-    }
-}
-
-fn mark(state: State) -> char {
-    match state {
-        State::Completed => '✓',
-        State::Failed => '✗',
-        State::Running | State::Stopping => '▸',
-        State::Pending => '…',
-        State::Stopped => '■',
-        State::Skipped => '-',
-        State::NotStarted | State::Unknown => '·',
-    }
-}
-
-/// A bar with a share for each count, in the order in which members go through them.
-fn bar(line: Line, counts: Counts, width: usize) -> Line {
-    if width == 0 || counts.total() == 0 {
-        return line.and(Ink::Plain, " ".repeat(width));
-    }
-    let parts = [
-        (counts.completed, '█', Ink::Good),
-        (counts.failed, '×', Ink::Bad),
-        (counts.skipped, '-', Ink::Faint),
-        (counts.running, '▒', Ink::Busy),
-        (counts.pending, '…', Ink::Held),
-        (counts.not_started, '░', Ink::Faint),
-    ];
-    let (mut before, mut drawn) = (0, 0);
-    parts.into_iter().fold(line, |line, (count, letter, ink)| {
-        before += count;
-        let until = before * width / counts.total();
-        let cells = until - drawn;
-        drawn = until;
-        if cells == 0 { line } else { line.and(ink, letter.to_string().repeat(cells)) }
-    })
-}
-
-fn gates(gates: &[Gate], indent: &str) -> Vec<Line> {
-    let closed = gates.iter().filter(|gate| gate.status.state == State::Pending);
-    let line = |gate: &Gate| {
-        let name = gate.display_name.as_deref().unwrap_or("without a name");
-        Line::new(Ink::Held, format!("{indent}… gate '{name}' is closed"))
-    };
-    closed.map(line).collect()
-}
-
-fn wait(stage: &Stage, now: Timestamp) -> Option<Line> {
-    let wait = stage.after_stage_wait_status.as_ref().filter(|wait| wait.status.state == State::Running)?;
-    let waited = wait.status.start_time.map_or(0, |from| now.duration_since(from).as_secs());
-    let (waited, all) = (seconds(waited), seconds(wait.wait_duration_in_seconds.into()));
-    Some(Line::new(Ink::Busy, format!("    ▸ waiting after the stage: {waited} of {all}")))
-}
-
 /// Members that move or are held, those longest under way first.
-fn under_way(run: &Run, now: Timestamp, most: usize, room: Room) -> Vec<Line> {
+fn under_way(run: &Run, now: Timestamp, room: Room) -> Vec<Line> {
     let busy = |member: &Member| matches!(member.status.state, State::Running | State::Stopping | State::Pending);
     let mut members: Vec<_> = run.members().filter(|(.., member)| busy(member)).collect();
     members.sort_by_key(|(.., member)| (member.status.state == State::Pending, member.status.start_time));
-    let row = |(stage, group, member): &(&Stage, &Group, &Member)| {
+    let row = |(stage, group, member): (&Stage, &Group, &Member)| {
         let state = member.status.state;
         let since = member.status.start_time.map(|from| duration(from, now)).unwrap_or_default();
         named(stage, group, member, room).column(Ink::Plain, &since, 8).and(Ink::of(state), member.why())
     };
-    section("under way", &members, most, row)
+    members.into_iter().map(row).collect()
 }
 
-fn listed(run: &Run, title: &str, state: State, most: usize, room: Room) -> Vec<Line> {
-    let members: Vec<_> = run.members().filter(|(.., member)| member.status.state == state).collect();
-    section(title, &members, most, |(stage, group, member)| {
+fn members_in(run: &Run, state: State, room: Room) -> Vec<Line> {
+    let members = run.members().filter(|(.., member)| member.status.state == state);
+    let row = |(stage, group, member): (&Stage, &Group, &Member)| {
         named(stage, group, member, room).and(Ink::of(state), member.why())
-    })
+    };
+    members.map(row).collect()
 }
 
 /// The beginning of a member's line: its name, and, where there is room, its stage and group.
@@ -231,22 +90,35 @@ fn named(stage: &Stage, group: &Group, member: &Member, room: Room) -> Line {
     }
 }
 
-fn section<T>(title: &str, items: &[T], most: usize, row: impl Fn(&T) -> Line) -> Vec<Line> {
-    if items.is_empty() {
+/// The lines that a section of these members wants.
+fn section_height(members: &[Line]) -> usize {
+    match members.len() {
+        0 => 0,
+        all @ 1..=MOST_MEMBERS => 1 + all,
+        _ => 1 + MOST_MEMBERS + 1,
+    }
+}
+
+/// Members under a title that counts them, in no more lines than there are for it.
+fn section(title: &str, members: Vec<Line>, height: usize) -> Vec<Line> {
+    if members.is_empty() || height == 0 {
         return Vec::new();
     }
-    let mut lines = vec![Line::new(Ink::Strong, format!("  {title} ({})", items.len()))];
-    lines.extend(items.iter().take(most).map(row));
-    if items.len() > most {
-        lines.push(Line::new(Ink::Faint, format!("    … and {} more", items.len() - most)));
+    let all = members.len();
+    let room = height.min(section_height(&members)) - 1;
+    let shown = if all > room { room.saturating_sub(1) } else { all };
+    let mut lines = vec![Line::new(Ink::Strong, format!("  {title} ({all})"))];
+    lines.extend(members.into_iter().take(shown));
+    if shown < all && room > 0 {
+        lines.push(Line::new(Ink::Faint, format!("    … and {} more", all - shown)));
     }
     lines
 }
 
-fn reasons(waiting: &[Value], now: Timestamp) -> Vec<Line> {
-    let sentences = sentences(waiting, now, MOST_REASONS);
-    let hidden = sentences.len().saturating_sub(MOST_REASONS);
-    let shown = sentences.into_iter().take(MOST_REASONS);
+fn reasons(waiting: &[Value], now: Timestamp, most: usize) -> Vec<Line> {
+    let sentences = sentences(waiting, now, most);
+    let hidden = sentences.len().saturating_sub(most);
+    let shown = sentences.into_iter().take(most);
     let mut lines: Vec<Line> =
         shown.map(|sentence| Line::new(Ink::Held, "  waiting: ").and(Ink::Plain, sentence)).collect();
     if hidden > 0 {

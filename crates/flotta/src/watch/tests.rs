@@ -98,9 +98,39 @@ fn failures_and_reasons_keep_their_place_where_there_are_many_groups() {
         .collect();
     let run = run("Running", json!([{"name": "all", "status": status("Running"), "groups": groups}]));
     let drawn = drawn(&run, &waiting(), Room { width: 100, height: 24 });
-    for part in ["more lines of groups and stages", "failed (50)", "waiting: 2 members"] {
+    for part in ["more rows, 0 of them done", "under way (50)", "failed (50)", "waiting: 2 members"] {
         assert!(drawn.contains(part), "{part} in\n{drawn}");
     }
+    for height in 8..24 {
+        let drawn = super::tests::drawn(&run, &waiting(), Room { width: 100, height });
+        let parts = ["run up", "under way (50)", "failed (50)", "waiting: "];
+        assert!(parts.iter().all(|part| drawn.contains(part)), "{height} lines:\n{drawn}");
+    }
+}
+
+#[test]
+fn where_rows_are_cut_failed_and_moving_groups_stay() {
+    let states = ["Completed", "NotStarted", "Completed", "Running", "NotStarted", "Failed", "Completed", "Pending"];
+    let groups: Vec<Value> = (0..80)
+        .map(|n| {
+            let state = if n < 72 { states[n % 2] } else { states[n % 8] };
+            json!({"name": format!("g{n}"), "status": status(state), "members": many("m", &[state])})
+        })
+        .collect();
+    let run = run("Running", json!([{"name": "all", "status": status("Running"), "groups": groups}]));
+    let drawn = drawn(&run, &waiting(), Room { width: 100, height: 24 });
+    let shown: Vec<&str> = drawn
+        .lines()
+        .take_while(|line| !line.contains("more rows"))
+        .filter_map(|line| line.split_whitespace().find(|word| word.starts_with('g')))
+        .collect();
+    assert_eq!(
+        &shown[shown.len() - 3..],
+        ["g75", "g77", "g79"],
+        "running, failed and pending, in their order\n{drawn}"
+    );
+    assert!(shown[..shown.len() - 3].iter().all(|name| drawn.contains(&format!("· {name} "))), "not started:\n{drawn}");
+    assert!(drawn.contains("more rows, 39 of them done"), "{drawn}");
 }
 
 #[test]
@@ -129,7 +159,7 @@ fn the_summary_tells_what_became_of_everyone() {
     value["properties"]["status"]["stages"][0]["groups"][0]["members"][1]["message"] = "skipped by request.".into();
     let run = Run::read(&value).expect("run");
     let room = Room { width: 110, height: 500 };
-    let lines = render::summary(&run, Some(Duration::from_secs(65)), room);
+    let lines = summary::summary(&run, Some(Duration::from_secs(65)), room);
     let painted: Vec<String> = lines.iter().map(|line| line.paint(room.width, false)).collect();
     insta::assert_snapshot!(painted.join("\n"));
     let failure = verdict(&run).expect_err("a failed run is a failure");
@@ -138,11 +168,33 @@ fn the_summary_tells_what_became_of_everyone() {
 }
 
 #[test]
+fn the_summary_tells_each_cause_once_with_its_members() {
+    let mut members = many("eu-shop", &["Failed"; 14]);
+    for (index, member) in members.iter_mut().enumerate() {
+        let message = match index {
+            5 => "quota of 100 cores is used up".to_owned(),
+            _ => format!("node aks-web-{index}-vmss000001 cannot be drained: a disruption budget of 1.33.3 forbids it"),
+        };
+        member["status"]["error"] = json!({"code": "UpgradeFailed", "message": message});
+    }
+    let groups = json!([{"name": "eu", "status": status("Failed"), "members": members}]);
+    let run = Run::read(&run("Failed", json!([{"name": "prod", "status": status("Failed"), "groups": groups}])));
+    let room = Room { width: 70, height: 500 };
+    let lines = summary::summary(&run.expect("run"), None, room);
+    let painted: Vec<String> = lines.iter().map(|line| line.paint(usize::MAX, false)).collect();
+    assert!(painted.iter().all(|line| line.chars().count() <= room.width), "{painted:#?}");
+    insta::assert_snapshot!(painted.join("\n"));
+}
+
+#[test]
 fn only_completed_and_skipped_runs_end_well() {
+    let one = json!([{"name": "s", "groups": [{"name": "g", "members": [member("m", "Completed")]}]}]);
     for (state, good) in [("Completed", true), ("Skipped", true), ("Failed", false), ("Stopped", false)] {
-        let run = Run::read(&run(state, json!([]))).expect("run");
-        assert!(run.status.state.is_end());
-        assert_eq!(verdict(&run).is_ok(), good, "{state}");
+        let ended = Run::read(&run(state, one.clone())).expect("run");
+        assert!(ended.status.state.is_end());
+        assert_eq!(verdict(&ended).is_ok(), good, "{state}");
+        let empty = Run::read(&run(state, json!([{"name": "s", "groups": [{"name": "g"}]}]))).expect("run");
+        assert!(verdict(&empty).is_err(), "{state}: a run without members did nothing");
     }
     for state in ["NotStarted", "Running", "Pending", "Stopping", "Hibernating"] {
         assert!(!Run::read(&run(state, json!([]))).expect("run").status.state.is_end(), "{state}");
@@ -163,6 +215,32 @@ fn the_log_has_a_line_for_each_change_and_none_for_none() {
     members[3]["status"] = json!({"state": "Running", "startTime": "2026-01-01T01:59:00Z"});
     let fewer = [json!({"why": {"Slot": {"of": "eu", "limit": 1}}, "members": 1}), waiting()[1].clone()];
     assert_eq!(log.changes(&read(&next), &fewer, now()), ["02:00:00 member eu-3 (staging/eu): Running"]);
+}
+
+#[test]
+fn the_log_tells_the_end_of_parts_before_that_of_the_whole() {
+    let of = |state: &str| {
+        let member = json!({"name": "m", "status": {"state": state}});
+        let group = json!([{"name": "g", "status": status(state), "members": [member]}]);
+        Run::read(&run(state, json!([{"name": "s", "status": status(state), "groups": group}]))).expect("run")
+    };
+    let mut log = Log::default();
+    let mut told = |state: &str| {
+        let lines = log.changes(&of(state), &[], now());
+        lines.iter().map(|line| line.split_whitespace().nth(1).unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(told("Running"), ["run", "stage", "group", "member"]);
+    assert_eq!(told("Completed"), ["member", "group", "stage", "run"]);
+}
+
+#[test]
+fn the_log_tells_many_waits_for_slots_in_one_line() {
+    let run = Run::read(&run("Running", json!([]))).expect("run");
+    let slot = |n: u32| json!({"why": {"Slot": {"of": format!("g{n}"), "limit": 1}}, "members": 3});
+    let many: Vec<Value> = (0..5).map(slot).collect();
+    let told = |waiting: &[Value]| Log::default().changes(&run, waiting, now()).split_off(1);
+    assert_eq!(told(&many), ["02:00:00 waiting: 15 members for a slot, in 5 groups or stages"]);
+    assert_eq!(told(&many[..4]).len(), 4);
 }
 
 #[test]

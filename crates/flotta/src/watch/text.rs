@@ -124,6 +124,18 @@ fn cut(text: &str, width: usize) -> String {
     cut
 }
 
+/// Text in lines no wider than `width`, broken between words; a word that is wider has a line of its own.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in clean(text).split_whitespace() {
+        match lines.last_mut().filter(|line| line.width() + 1 + word.width() <= width) {
+            Some(line) => line.extend([" ", word]),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// The time from one instant to another, such as `45s`, `12m 05s`, `2h 07m` or `3d 04h`.
 pub fn duration(from: Timestamp, to: Timestamp) -> String {
     seconds(to.duration_since(from).as_secs())
@@ -155,6 +167,13 @@ mod tests {
         assert_eq!(line.paint(40, false), "héllo wörld, 世界 and more");
         assert_eq!(line.paint(26, false), "héllo wörld, 世界 and more");
         assert_eq!(line.paint(12, false), "héllo wörld…");
+    }
+
+    #[test]
+    fn text_is_wrapped_between_words() {
+        assert_eq!(wrap("one two  three\nfour", 9), ["one two", "three", "four"]);
+        assert_eq!(wrap("a much-too-long-word b", 8), ["a", "much-too-long-word", "b"]);
+        assert_eq!(wrap(" ", 8), Vec::<String>::new());
     }
 
     #[test]

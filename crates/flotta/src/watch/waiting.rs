@@ -18,7 +18,7 @@ pub fn sentences(waiting: &[Value], now: Timestamp, most: usize) -> Vec<String> 
 }
 
 /// A reason as a sentence, such as `14 members for a slot in 'prod' (3 at once)`.
-pub fn sentence(reason: &Value, now: Timestamp) -> String {
+fn sentence(reason: &Value, now: Timestamp) -> String {
     let why = reason.get("message").or_else(|| reason.get("why")).unwrap_or(reason);
     let members = match reason.get("members").and_then(Value::as_u64).unwrap_or(0) {
         0 => String::new(),
