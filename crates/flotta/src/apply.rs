@@ -10,6 +10,7 @@ use crate::{
     cli::Write,
     client::{http::Api, resources::Kind},
     failure::{Failure, Kind as Blame},
+    fields,
 };
 
 /// The longest file, in bytes.
@@ -136,13 +137,19 @@ fn one(number: usize, document: Value) -> Result<Wanted, Failure> {
         field: Some(field.into()),
         ..Failure::new(Blame::Usage, format!("document {number} of the file is wrong"), reason)
     };
-    let Value::Object(mut map) = document else {
+    let Value::Object(map) = &document else {
         return Err(wrong("", "it is not a map with 'kind', 'name' and 'properties'".into()));
     };
-    let kind = kind_of(&mut map).map_err(|reason| wrong("kind", reason))?;
-    let mut string = |key: &str| match map.remove(key) {
+    let kind = kind_of(map).map_err(|reason| wrong("kind", reason))?;
+    fields::check(&format!("document {number} of the file"), &document, fields::document(kind)).map_err(|failure| {
+        match failure.field.as_deref().is_some_and(|field| field.contains('.')) {
+            true => failure,
+            false => failure.hint(format!("what describes a {} goes below 'properties'", kind.word())),
+        }
+    })?;
+    let string = |key: &str| match map.get(key) {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(other) => Err(wrong(key, format!("'{other}' is not text: put it in quotes"))),
     };
     let full = string("name")?.ok_or_else(|| wrong("name", "it is missing".into()))?;
@@ -157,25 +164,14 @@ fn one(number: usize, document: Value) -> Result<Wanted, Failure> {
         name.parse::<Name>().map_err(|error| wrong("name", error.to_string()))?;
     }
     let fleet = owner.map(|fleet| fleet.parse()).transpose().map_err(|error| wrong("fleet", format!("{error}")))?;
-    for ignored in ["apiVersion", "id", "eTag", "systemData"] {
-        map.remove(ignored);
-    }
-    let allowed: &[&str] = match kind {
-        Kind::Fleet => &["properties", "location", "tags", "identity"],
-        _ => &["properties", "location"],
-    };
-    if let Some(unknown) = map.keys().find(|key| !allowed.contains(&key.as_str())) {
-        let known = format!("kind, name, fleet, {}", allowed.join(", "));
-        return Err(wrong(
-            unknown,
-            format!("a {} has no such field: use {known}; the rest goes below 'properties'", kind.word()),
-        ));
-    }
-    Ok(Wanted { kind, fleet, name, body: Value::Object(map) })
+    // What names a resource is no part of its body, nor is what ARM writes around it.
+    let in_body = |key: &str| matches!(key, "properties" | "location" | "tags" | "identity");
+    let body = map.iter().filter(|(key, _)| in_body(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
+    Ok(Wanted { kind, fleet, name, body: Value::Object(body) })
 }
 
-fn kind_of(map: &mut Map<String, Value>) -> Result<Kind, String> {
-    let (kind, arm) = (map.remove("kind"), map.remove("type"));
+fn kind_of(map: &Map<String, Value>) -> Result<Kind, String> {
+    let (kind, arm) = (map.get("kind"), map.get("type"));
     let known = Kind::ALL.map(Kind::word).join(", ");
     let ways = format!("use kind: {known}, or ARM's type: such as {}", Kind::Strategy.arm_type());
     let given = kind.or(arm).ok_or_else(|| format!("it is missing: {ways}"))?;
@@ -197,7 +193,8 @@ pub async fn apply(api: &Api, wanted: &Wanted, write: &Write) -> Result<Outcome,
     if before.as_ref().is_some_and(|before| essence(before, &wanted.body) == essence(&wanted.body, &wanted.body)) {
         return Ok(Outcome::Unchanged);
     }
-    let after = api.put(wanted.kind, &wanted.name, &wanted.body, write).await?.body;
+    let verb = if before.is_some() { "change" } else { "create" };
+    let after = api.put_as(verb, wanted.kind, &wanted.name, &wanted.body, write).await?.body;
     match before {
         None => Ok(Outcome::Created),
         Some(before) if essence(&before, &wanted.body) == essence(&after, &wanted.body) => Ok(Outcome::Unchanged),
@@ -320,7 +317,12 @@ location: local
             ("kind: Gate\nname: a", "UpdateStrategy"),
             ("name: a", "it is missing: use kind:"),
             ("kind: Fleet", "it is missing"),
-            ("kind: UpdateStrategy\nname: a\nstages: []", "'properties'"),
+            ("kind: UpdateStrategy\nname: a\nstages: []", "goes below 'properties'"),
+            ("kind: UpdateStrategy\nname: a\nproperties: {strategy: {stage: []}}", "did you mean 'stages'?"),
+            (
+                "kind: UpdateRun\nname: a\nproperties: {managedClusterUpdate: {upgrade: {version: '1.34'}}}",
+                "properties.managedClusterUpdate.upgrade.version",
+            ),
             ("kind: Fleet\nname: 7", "quotes"),
             ("kind: FleetMember\nfleet: No\nname: a", "not a valid name"),
             ("- 7", "is not a map"),

@@ -50,7 +50,7 @@ pub struct DemoArgs {
     /// Simulated seconds in a second
     #[arg(long, default_value_t = 200.0, value_parser = speed)]
     pub speed: f64,
-    /// Keep the server up afterwards, at normal speed
+    /// Keep the server up afterwards, for commands of your own
     #[arg(long)]
     pub keep: bool,
     /// Folder that keeps everything [default: a temporary one]
@@ -73,26 +73,26 @@ pub async fn demo(args: DemoArgs) -> Result<(), Failure> {
     let data = args.data.clone().unwrap_or_else(|| temporary.path().to_owned());
     let fleet = FleetFile::parse(FLEET)
         .map_err(|error| Failure::new(Blame::Failed, "the demo's own fleet file is wrong", error.to_string()))?;
-    let running = serve(&fleet, &data, args.speed, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+    let running = serve(&fleet, &data, args.speed).await?;
     let clusters = running.simulator.as_ref().map(|cloud| cloud.clusters()).unwrap_or_default();
     let shown = tokio::select! {
         shown = show(&fleet, &clusters, running.address, args.speed) => shown,
         told = until_told() => told.map_err(|error| Failure::new(Blame::Failed, "cannot wait for signals", error.to_string()))
             .and(Err(Failure::new(Blame::Failed, "the demo was ended before the run was", "somebody wants the process to end"))),
     };
-    let address = running.address;
+    let kept = match (&shown, args.keep) {
+        (Ok(target), true) => keep(*target, running.address).await,
+        (Ok(_), false) => say("\nTry `flotta demo --keep` next: it leaves the server up, for commands of your own."),
+        (Err(_), _) => Ok(()),
+    };
     running.shutdown().await;
-    shown?;
-    match args.keep {
-        true => keep(&fleet, &data, address).await,
-        false => say("\nTry `flotta demo --keep` next: it leaves the server up, for commands of your own."),
-    }
+    shown.and(kept)
 }
 
-async fn serve(fleet: &FleetFile, data: &Path, speed: f64, listen: SocketAddr) -> Result<Running, Failure> {
+async fn serve(fleet: &FleetFile, data: &Path, speed: f64) -> Result<Running, Failure> {
     let simulated = Simulated { fleet: fleet.clone(), listen: None };
     let options = ServeOptions {
-        listen,
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         data: data.to_owned(),
         speed,
         simulated: Some(simulated),
@@ -103,27 +103,28 @@ async fn serve(fleet: &FleetFile, data: &Path, speed: f64, listen: SocketAddr) -
         .map_err(|error| Failure::new(Blame::Failed, "cannot start the demo's server", format!("{error:#}")))
 }
 
-/// Starts the server again, in the same place and at the speed of the clock on the wall, and leaves it up.
-async fn keep(fleet: &FleetFile, data: &Path, address: SocketAddr) -> Result<(), Failure> {
-    let running = serve(fleet, data, 1.0, address).await?;
-    let here = format!("--server http://{address} --fleet {FLEET_NAME}");
+/// Leaves the server up, and says what moves something now: the cluster that failed may go on.
+async fn keep(target: KubernetesVersion, address: SocketAddr) -> Result<(), Failure> {
     say(&format!(
         "
-The server stays up at http://{address}, at normal speed now. Try, in another terminal:
-  flotta run list {here}
-  flotta member list {here}
-  flotta strategy show {STRATEGY} -o yaml {here}
-  flotta run create images --type NodeImageOnly --strategy {STRATEGY} --start {here}
-  flotta run watch images {here}
+The server stays up at http://{address}. Try, in another terminal:
+  export FLOTTA_SERVER=http://{address} FLOTTA_FLEET={FLEET_NAME}
+  flotta run create again --type Full --kubernetes-version {target} --strategy {STRATEGY} --start
+  flotta run watch again          # the cluster that failed gets its second attempt
+  flotta strategy show {STRATEGY} -o yaml
+  flotta member list
 Ctrl-C ends it."
     ))?;
-    let told = until_told().await;
-    running.shutdown().await;
-    told.map_err(|error| Failure::new(Blame::Failed, "cannot wait for signals", error.to_string()))
+    until_told().await.map_err(|error| Failure::new(Blame::Failed, "cannot wait for signals", error.to_string()))
 }
 
-/// The demo itself, as a client of the server.
-async fn show(fleet: &FleetFile, clusters: &[ClusterSummary], address: SocketAddr, speed: f64) -> Result<(), Failure> {
+/// The demo itself, as a client of the server: the version that everything went to.
+async fn show(
+    fleet: &FleetFile,
+    clusters: &[ClusterSummary],
+    address: SocketAddr,
+    speed: f64,
+) -> Result<KubernetesVersion, Failure> {
     let api = Api::new(resolve(&connection(address)?, &Config::default())?)?;
     let target = newest_legal(fleet, clusters).ok_or_else(|| {
         Failure::new(Blame::Failed, "the demo has no version to go to", "no region offers a newer one")
@@ -137,7 +138,8 @@ async fn show(fleet: &FleetFile, clusters: &[ClusterSummary], address: SocketAdd
     say(&format!("Strategy '{STRATEGY}': canary, staging, production; limits on what moves and what may fail."))?;
     let run = start_run(&api, target).await?;
     say(&format!("Run '{run}': everything to Kubernetes {target}. One cluster will fail on the way.\n"))?;
-    watch::watch(&api, &run, Duration::from_millis(300), watch::Style::Auto).await
+    watch::watch(&api, &run, Duration::from_millis(300), watch::Style::Auto).await?;
+    Ok(target)
 }
 
 fn connection(address: SocketAddr) -> Result<Connection, Failure> {

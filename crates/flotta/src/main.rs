@@ -6,6 +6,7 @@ mod client;
 mod commands;
 mod demo;
 mod failure;
+mod fields;
 mod output;
 mod serve;
 mod simulator;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use flotta_clock::{Anchor, Clock};
 use flotta_drivers::{
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::simulator::listen;
+use crate::simulator::{listen, loopback};
 
 /// Run the server.
 #[derive(Clone, Debug, Args)]
@@ -162,10 +162,13 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
         None => None,
     };
     let ServeArgs { listen, data, speed, aks, .. } = args;
-    let running = start(ServeOptions { listen, data, speed, simulated, aks }).await?;
+    let running = start(ServeOptions { listen, data: data.clone(), speed, simulated, aks: aks.clone() }).await?;
     anstream::println!("flotta listens on http://{}", running.address);
     if let Some(address) = running.simulator_address {
         anstream::println!("the simulated cloud listens on http://{address}");
+    }
+    for (what, is) in about(&running, &data, speed, &aks) {
+        anstream::println!("  {what:<9} {is}");
     }
     crate::simulator::until_told().await?;
     anstream::println!("ending in order");
@@ -173,14 +176,33 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What whoever starts a server wants to be sure of.
+fn about(running: &Running, data: &Path, speed: f64, aks: &AksArgs) -> Vec<(&'static str, String)> {
+    let shown = data.canonicalize().unwrap_or_else(|_| data.to_owned());
+    let mut about = vec![("data:", shown.display().to_string())];
+    if speed != 1.0 {
+        about.push(("speed:", format!("{speed} simulated seconds in each second")));
+    }
+    let simulated = running.simulator.iter().map(|cloud| format!("{} simulated", cloud.clusters().len()));
+    let subscriptions = match aks.subscriptions.as_slice() {
+        [] => "of every subscription".to_owned(),
+        some => format!("of {}", some.join(", ")),
+    };
+    let real = aks.endpoint.iter().map(|endpoint| format!("AKS {subscriptions}, through {endpoint}"));
+    let driven: Vec<String> = simulated.chain(real).collect();
+    about.push((
+        "clusters:",
+        match driven.is_empty() {
+            true => "none are reached: add --aks-endpoint, or --simulate to try things out".into(),
+            false => driven.join("; "),
+        },
+    ));
+    about
+}
+
 /// Starts a server.
 pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
-    if !options.listen.ip().is_loopback() {
-        bail!(
-            "refusing to listen on {}: there is no authentication yet, so only loopback is allowed, such as 127.0.0.1",
-            options.listen
-        );
-    }
+    loopback(options.listen, "there is no authentication yet, so nobody else may reach it")?;
     let store: Arc<dyn Store> = Arc::new(SqlStore::open_sqlite(&options.data).await?);
     let clock = clock(&*store, options.speed).await?;
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());

@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use axum::serve::ListenerExt;
 use clap::Args;
 use flotta_clock::{Anchor, Clock};
-use flotta_simulator::{ClusterSummary, FleetFile, Options, Simulator};
+use flotta_simulator::{ClusterSummary, FleetFile, FleetFileError, Options, Simulator};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -53,9 +53,7 @@ pub async fn simulator(args: SimulatorArgs) -> anyhow::Result<()> {
         let members = member_documents(read_fleet(&args.fleet)?).await?;
         return Ok(say(&document(Format::Yaml, &members)?)?);
     }
-    if !args.listen.ip().is_loopback() {
-        bail!("refusing to listen on {}: a simulated cloud is for this machine, such as 127.0.0.1", args.listen);
-    }
+    loopback(args.listen, "a simulated cloud is for this machine alone")?;
     let clock = match args.speed {
         1.0 => Clock::system(),
         speed => Clock::scaled(Anchor { domain: Timestamp::now(), speed }),
@@ -94,7 +92,24 @@ pub fn member_properties(cluster: &ClusterSummary) -> Value {
 pub fn read_fleet(path: &Path) -> anyhow::Result<FleetFile> {
     let wrong = |what: &str, why: String| Failure::new(Blame::Usage, format!("{what} {}", path.display()), why);
     let text = std::fs::read_to_string(path).map_err(|error| wrong("cannot read", error.to_string()))?;
-    Ok(FleetFile::parse(&text).map_err(|error| wrong("cannot use", first_line(&error.to_string()).to_owned()))?)
+    Ok(FleetFile::parse(&text).map_err(|error| {
+        let (FleetFileError::Shape { path: field, reason } | FleetFileError::Meaning { path: field, reason }) = error;
+        // A text that is no YAML ends at a place without a name.
+        let field = field.trim_end_matches(['.', '?']);
+        Failure {
+            field: (!field.is_empty()).then(|| field.into()),
+            ..wrong("cannot use", first_line(&reason).to_owned())
+        }
+    })?)
+}
+
+/// Refuses to listen where others can call.
+pub fn loopback(address: SocketAddr, why: &str) -> Result<(), Failure> {
+    match address.ip().is_loopback() {
+        true => Ok(()),
+        false => Err(Failure::new(Blame::Usage, format!("refusing to listen on {address}"), why)
+            .hint(format!("use an address of loopback, such as 127.0.0.1:{}", address.port()))),
+    }
 }
 
 /// How long requests under way are waited for at the end: half a request can take for ever (wall time).
@@ -186,7 +201,9 @@ mod tests {
         let path = folder.path().join("fleet.yaml");
         assert_eq!(usage(&path).cause.lines().count(), 1, "it is missing");
         std::fs::write(&path, "regions: {}\nclustres: []\n").expect("write");
-        assert!(usage(&path).cause.contains("clustres"));
+        assert!(usage(&path).cause.starts_with("line 2 column 1: unknown field `clustres`"));
+        std::fs::write(&path, "seed: x\n").expect("write");
+        assert_eq!(usage(&path).field.as_deref(), Some("seed"));
     }
 
     fn usage(path: &Path) -> Failure {

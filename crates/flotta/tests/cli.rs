@@ -202,6 +202,59 @@ async fn nobody_there_exits_with_4_and_says_how_to_start_a_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tls_towards_a_server_without_it_is_told_as_that() {
+    let server = Fake::default().listen().await;
+    let output = flotta(&server.replace("http://", "https://"), "member list").await;
+    assert_eq!(code(&output), 4);
+    assert!(err(&output).contains(&format!("hint: use {server}\n")), "{}", err(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_condition_on_what_is_not_there_has_its_own_way_out() {
+    let fake = Fake::default();
+    let error = json!({"error": {"code": "PreconditionFailed", "message": "the resource does not exist"}});
+    fake.answer("PUT /shop if *", 412, error.clone());
+    fake.answer("PUT /there if *", 412, error);
+    fake.answer("GET /there", 200, json!({"name": "there"}));
+    let server = fake.listen().await;
+    let output = flotta(&server, "fleet create shop --if-match *").await;
+    assert_eq!(code(&output), 3);
+    assert!(err(&output).contains("without --if-match it is created"), "{}", err(&output));
+    let output = flotta(&server, "fleet create there --if-match *").await;
+    assert!(err(&output).contains("use the eTag it has now"), "{}", err(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mistyped_fields_reach_no_server() {
+    let fake = Fake::default();
+    let server = fake.listen().await;
+    let folder = tempfile::tempdir().expect("folder");
+    let file = folder.path().join("strategy.yaml");
+    std::fs::write(&file, "stages: [{name: a, maxConcurency: '1'}]").expect("write");
+    let resource = folder.path().join("resource.yaml");
+    let text = "kind: UpdateStrategy\nname: a\nproperties: {strategy: {stages: [{name: a, maxConcurency: '1'}]}}";
+    std::fs::write(&resource, text).expect("write");
+    for line in [
+        format!("strategy create a -f {}", file.display()),
+        format!("run create a --type NodeImageOnly --stages {}", file.display()),
+        format!("apply -f {}", resource.display()),
+    ] {
+        let output = flotta(&server, &line).await;
+        assert_eq!(code(&output), 2, "{line}: {}", err(&output));
+        assert!(err(&output).contains("did you mean 'maxConcurrency'?"), "{line}: {}", err(&output));
+    }
+    assert_eq!(fake.asked(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn listening_where_others_can_call_is_a_wrong_command_line() {
+    let folder = tempfile::tempdir().expect("folder");
+    let output = flotta("", &format!("serve --listen 0.0.0.0:22999 --data {}", folder.path().display())).await;
+    assert_eq!(code(&output), 2);
+    assert!(err(&output).contains("such as 127.0.0.1:22999"), "{}", err(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_command_line_exits_with_2() {
     for line in
         ["member create A --cluster-id x", "run create up", "run skip up", "member update a", "fleet create a --tags b"]
@@ -314,6 +367,7 @@ async fn apply_creates_what_is_missing_and_leaves_what_is_equal() {
     fake.answer("GET /shop/updateStrategies/equal", 200, strategy(1));
     fake.answer("GET /shop/updateStrategies/other", 200, strategy(2));
     fake.answer("PUT /shop/updateStrategies/other", 200, strategy(1));
+    fake.answer("PUT /shop/updateStrategies/other", 409, json!({"error": {"code": "Busy", "message": "later"}}));
     let folder = tempfile::tempdir().expect("folder");
     let file = folder.path().join("all.yaml");
     let stages = "properties: {strategy: {stages: [{name: a, afterStageWaitInSeconds: 1}]}}";
@@ -321,12 +375,14 @@ async fn apply_creates_what_is_missing_and_leaves_what_is_equal() {
         "kind: UpdateStrategy\nname: equal\n{stages}\n---\nkind: UpdateStrategy\nname: other\n{stages}\n---\nkind: Fleet\nname: shop\nlocation: local\n"
     );
     std::fs::write(&file, text).expect("write");
-    let output =
-        flotta_in(&fake.listen().await, &format!("apply -f {}", file.display()), &[("FLOTTA_FLEET", "another")]).await;
+    let (server, line) = (fake.listen().await, format!("apply -f {}", file.display()));
+    let output = flotta_in(&server, &line, &[("FLOTTA_FLEET", "another")]).await;
     assert_eq!((code(&output), err(&output).as_str()), (0, ""));
     assert_eq!(out(&output), "fleet 'shop' created\nstrategy 'equal' unchanged\nstrategy 'other' changed\n");
     let asked = fake.asked();
     assert_eq!(asked.iter().filter(|call| call.starts_with("PUT")).count(), 2, "{asked:?}");
+    let output = flotta(&server, &line).await;
+    assert!(err(&output).contains("cannot change strategy 'other'"), "{}", err(&output));
 }
 
 #[tokio::test(flavor = "multi_thread")]

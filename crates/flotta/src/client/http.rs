@@ -165,6 +165,10 @@ impl Api {
             return Failure::new(Kind::Usage, cannot, causes(error));
         }
         let server = self.target.server.as_str().trim_end_matches('/');
+        if let Some(rest) = server.strip_prefix("https://").filter(|_| answers_in_plain(error)) {
+            return Failure::new(Kind::Unreachable, cannot, format!("what answers at {server} does not speak TLS"))
+                .hint(format!("use http://{rest}"));
+        }
         Failure::new(Kind::Unreachable, cannot, format!("{server} cannot be reached: {}", causes(error)))
             .hint("start a server with `flotta serve`, or name another with --server, FLOTTA_SERVER or a context")
     }
@@ -203,7 +207,12 @@ impl Api {
     /// Asks for a change and waits for its end: the resource as it is then, or the answer where that is the end.
     pub async fn write(&self, request: Request<'_>, write: &Write) -> Result<Answer, Failure> {
         let (what, method, url) = (request.what, request.method.clone(), request.url.clone());
-        let answer = self.send(Request { if_match: write.if_match.as_deref(), ..request }).await?;
+        let answer = self.exchange(Request { if_match: write.if_match.as_deref(), ..request }).await?;
+        if !answer.status.is_success() {
+            let refused = refusal(what, &answer);
+            let missing = answer.status == StatusCode::PRECONDITION_FAILED && self.find(what, url).await?.is_none();
+            return Err(if missing { refused.hint(nothing_to_match(&method)) } else { refused });
+        }
         let Some(monitor) = answer.monitor().filter(|_| !write.no_wait) else { return Ok(answer) };
         self.follow(what, self.here(monitor)?, answer.retry_after()).await?;
         match method {
@@ -246,7 +255,19 @@ impl Api {
 
     /// Creates or replaces a resource.
     pub async fn put(&self, kind: Resource, name: &str, body: &Value, write: &Write) -> Result<Answer, Failure> {
-        let what = format!("create {} '{name}'", kind.singular());
+        self.put_as("create", kind, name, body, write).await
+    }
+
+    /// The same, under the word for it that a failure uses.
+    pub async fn put_as(
+        &self,
+        verb: &str,
+        kind: Resource,
+        name: &str,
+        body: &Value,
+        write: &Write,
+    ) -> Result<Answer, Failure> {
+        let what = format!("{verb} {} '{name}'", kind.singular());
         let request = Request::new(&what, Method::PUT, self.target.resource_url(kind, name)?);
         self.write(Request { body: Some(body), ..request }, write).await
     }
@@ -301,6 +322,14 @@ fn refusal(what: &str, answer: &Answer) -> Failure {
     }
 }
 
+/// The way out where a condition is set on a resource that is not there.
+fn nothing_to_match(method: &Method) -> &'static str {
+    match *method {
+        Method::PUT => "there is none of that name: without --if-match it is created",
+        _ => "there is none of that name: `list` shows what there is",
+    }
+}
+
 fn hint(status: StatusCode) -> Option<&'static str> {
     match status {
         StatusCode::NOT_FOUND => Some("`list` shows what there is; `flotta context show` tells which fleet was asked"),
@@ -333,6 +362,19 @@ fn details(error: &Value) -> Box<[Box<str>]> {
         .take(10)
         .map(Into::into)
         .collect()
+}
+
+/// Whether the other side answered a TLS greeting with something that is no TLS.
+fn answers_in_plain(error: &reqwest::Error) -> bool {
+    let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    let tls = causes.find_map(tls_error);
+    matches!(tls, Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)))
+}
+
+/// The error of TLS itself, which comes in one or more errors of input and output that do not name it as their source.
+fn tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+    let inner = || tls_error(error.downcast_ref::<std::io::Error>()?.get_ref()?);
+    error.downcast_ref().or_else(inner)
 }
 
 /// An error with its causes, without repeating the URL.

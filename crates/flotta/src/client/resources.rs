@@ -8,6 +8,7 @@ use crate::{
     cli::{NewRun, Pair, Skip, word},
     client::context::Target,
     failure::{Failure, Kind as Blame},
+    fields::{self, STRATEGY, STRATEGY_PROPERTIES},
 };
 
 const PROVIDER: &str = "Microsoft.ContainerService";
@@ -192,13 +193,16 @@ pub fn member_body(cluster: Option<&ClusterId>, group: Option<&Name>, labels: &[
 
 /// A strategy from whatever a file holds of it: a list of stages, `{stages}`, `{strategy}` or a whole resource.
 pub fn strategy_of(value: Value) -> Result<Value, Failure> {
+    let resource = fields::document(Kind::Strategy);
+    let shapes = [("/properties/strategy", resource), ("/strategy", STRATEGY_PROPERTIES), ("", STRATEGY)];
     if value.is_array() {
+        fields::check("the strategy", &value, fields::STAGES)?;
         return Ok(json!({"stages": value}));
     }
-    for inner in ["/properties/strategy", "/strategy", ""] {
-        match value.pointer(inner) {
-            Some(strategy) if strategy.get("stages").is_some() => return Ok(strategy.clone()),
-            _ => {}
+    for (inner, shape) in shapes {
+        if let Some(strategy) = value.pointer(inner).filter(|strategy| strategy.get("stages").is_some()) {
+            fields::check("the strategy", &value, shape)?;
+            return Ok(strategy.clone());
         }
     }
     Err(Failure::new(Blame::Usage, "there is no strategy in it", "no 'stages' was found")
@@ -306,5 +310,16 @@ mod tests {
             assert_eq!(strategy_of(shape.clone()), Ok(expect.clone()), "{shape}");
         }
         assert!(strategy_of(json!({"stage": []})).is_err());
+        let mistyped = json!([{"name": "a", "maxConcurency": "1"}]);
+        let shapes = [
+            mistyped.clone(),
+            json!({"stages": mistyped}),
+            json!({"strategy": {"stages": mistyped}}),
+            json!({"properties": {"strategy": {"stages": mistyped}}}),
+        ];
+        for shape in shapes {
+            let failure = strategy_of(shape).expect_err("a mistyped field");
+            assert!(failure.cause.contains("[0].maxConcurency"), "{failure}");
+        }
     }
 }

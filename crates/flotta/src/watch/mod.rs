@@ -63,10 +63,11 @@ pub async fn watch(api: &Api, name: &str, interval: Duration, style: Style) -> R
     let mut looker = Looker { api, name, asks_reasons: true, away: None };
     let run = loop {
         if let Some(look) = looker.look().await? {
-            shown.show(&look)?;
             if look.run.status.state.is_end() {
+                shown.end(&look)?;
                 break look.run;
             }
+            shown.show(&look)?;
         }
         tokio::time::sleep(interval).await;
     };
@@ -192,15 +193,27 @@ impl Shown {
             Self::Live { lines } => {
                 let room = room();
                 let view = render::view(&look.run, &look.waiting, look.now, room);
-                let text = redraw(&view, *lines, room.width, colours());
+                draw(&redraw(&view, *lines, room.width, colours()))?;
                 *lines = view.len();
-                let mut out = std::io::stdout().lock();
-                out.write_all(text.as_bytes())
-                    .and_then(|()| out.flush())
-                    .map_err(|error| Failure::new(Kind::Failed, "cannot write to the terminal", error.to_string()))
+                Ok(())
             }
         }
     }
+
+    /// The last look: a log tells it, a live view makes room for the summary.
+    fn end(&mut self, look: &Look) -> Result<(), Failure> {
+        match self {
+            Self::Log(_) => self.show(look),
+            Self::Live { lines } => draw(&redraw(&[], *lines, 0, false)),
+        }
+    }
+}
+
+fn draw(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::new(Kind::Failed, "cannot write to the terminal", error.to_string()))
 }
 
 /// The text that replaces the last `before` lines of a terminal.
