@@ -17,9 +17,6 @@ fn the_demo_upgrades_the_whole_fleet_and_lets_the_one_failure_pass() {
     for part in ["26 clusters in 3 regions", "run to-1-33-3 Completed", "18/18    1 failed", "(PodDrainFailure)"] {
         assert!(first.contains(part), "{part} in\n{first}");
     }
-    let held = "member prod-aue-batch (production/prod-aue): Pending: (AnotherOperationInProgress)";
-    let (_, later) = first.split_once(held).expect("somebody else is at work on it");
-    assert!(later.contains("member prod-aue-batch (production/prod-aue): Completed"), "it went on by itself:\n{later}");
     let again = demo(2);
     let summary = again.split("run to-1-33-3-2 Completed").nth(1).expect("a second run, of what is left");
     assert!(summary.contains("25 skipped") || summary.contains("skipped (25)"), "{summary}");
