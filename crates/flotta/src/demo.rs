@@ -73,26 +73,27 @@ pub async fn demo(args: DemoArgs) -> Result<(), Failure> {
     let data = args.data.clone().unwrap_or_else(|| temporary.path().to_owned());
     let fleet = FleetFile::parse(FLEET)
         .map_err(|error| Failure::new(Blame::Failed, "the demo's own fleet file is wrong", error.to_string()))?;
-    let running = serve(&fleet, &data, args.speed).await?;
+    let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let running = serve(&fleet, &data, args.speed, free).await?;
     let clusters = running.simulator.as_ref().map(|cloud| cloud.clusters()).unwrap_or_default();
     let shown = tokio::select! {
         shown = show(&fleet, &clusters, running.address, args.speed) => shown,
         told = until_told() => told.map_err(|error| Failure::new(Blame::Failed, "cannot wait for signals", error.to_string()))
             .and(Err(Failure::new(Blame::Failed, "the demo was ended before the run was", "somebody wants the process to end"))),
     };
-    let kept = match (&shown, args.keep) {
-        (Ok(target), true) => keep(*target, running.address).await,
-        (Ok(_), false) => say("\nTry `flotta demo --keep` next: it leaves the server up, for commands of your own."),
-        (Err(_), _) => Ok(()),
-    };
+    let address = running.address;
     running.shutdown().await;
-    shown.and(kept)
+    let target = shown?;
+    match args.keep {
+        true => keep(&fleet, &data, target, address).await,
+        false => say("\nTry `flotta demo --keep` next: it leaves the server up, for commands of your own."),
+    }
 }
 
-async fn serve(fleet: &FleetFile, data: &Path, speed: f64) -> Result<Running, Failure> {
+async fn serve(fleet: &FleetFile, data: &Path, speed: f64, listen: SocketAddr) -> Result<Running, Failure> {
     let simulated = Simulated { fleet: fleet.clone(), listen: None };
     let options = ServeOptions {
-        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        listen,
         data: data.to_owned(),
         speed,
         simulated: Some(simulated),
@@ -103,11 +104,13 @@ async fn serve(fleet: &FleetFile, data: &Path, speed: f64) -> Result<Running, Fa
         .map_err(|error| Failure::new(Blame::Failed, "cannot start the demo's server", format!("{error:#}")))
 }
 
-/// Leaves the server up, and says what moves something now: the cluster that failed may go on.
-async fn keep(target: KubernetesVersion, address: SocketAddr) -> Result<(), Failure> {
+/// Starts the server again, in the same place and at normal speed, and says what moves something now: the cluster that
+/// failed may go on.
+async fn keep(fleet: &FleetFile, data: &Path, target: KubernetesVersion, address: SocketAddr) -> Result<(), Failure> {
+    let running = serve(fleet, data, 1.0, address).await?;
     say(&format!(
         "
-The server stays up at http://{address}. Try, in another terminal:
+The server stays up at http://{address}, at normal speed now. Try, in another terminal:
   export FLOTTA_SERVER=http://{address} FLOTTA_FLEET={FLEET_NAME}
   flotta run create again --type Full --kubernetes-version {target} --strategy {STRATEGY} --start
   flotta run watch again          # the cluster that failed gets its second attempt
@@ -115,7 +118,9 @@ The server stays up at http://{address}. Try, in another terminal:
   flotta member list
 Ctrl-C ends it."
     ))?;
-    until_told().await.map_err(|error| Failure::new(Blame::Failed, "cannot wait for signals", error.to_string()))
+    let told = until_told().await;
+    running.shutdown().await;
+    told.map_err(|error| Failure::new(Blame::Failed, "cannot wait for signals", error.to_string()))
 }
 
 /// The demo itself, as a client of the server: the version that everything went to.
