@@ -1,8 +1,8 @@
 //! Update strategies on the wire (`arm-api.md` §9, §13; `behaviour.md` A5, A6).
 
 use flotta_model::{
-    GateConfig, Group, Selector, Stage, Strategy,
-    strategy::{GateKind, Weekday},
+    GateConfig, GateKind, Group, Selector, Stage, Strategy,
+    gate::{ScheduledStart, Weekday},
 };
 use serde_json::{Map, Value, json};
 
@@ -111,7 +111,7 @@ fn gate(field: &Field<'_>) -> Result<GateConfig, ArmError> {
             return Err(ArmError::invalid_parameter(path, reason));
         }
     };
-    Ok(GateConfig { display_name, kind })
+    Ok(GateConfig { display_name, ..GateConfig::new(kind) })
 }
 
 fn scheduled(field: &Field<'_>) -> Result<GateKind, ArmError> {
@@ -124,7 +124,7 @@ fn scheduled(field: &Field<'_>) -> Result<GateKind, ArmError> {
     let utc_offset_minutes = signed(offset.text()?).ok_or_else(|| {
         offset.refuse(format!("{} is not an offset: use +HH:mm or -HH:mm, at most 14:00", offset.value))
     })?;
-    Ok(GateKind::ScheduledStart { day, minute, utc_offset_minutes })
+    Ok(GateKind::ScheduledStart(ScheduledStart { day, minute, utc_offset_minutes, zone: None }))
 }
 
 /// Minutes of `HH:mm`.
@@ -203,16 +203,16 @@ fn render_gates(object: &mut Map<String, Value>, side: &str, gates: &[GateConfig
 fn render_gate(gate: &GateConfig) -> Value {
     let mut object = Map::new();
     render_text(&mut object, "displayName", gate.display_name.as_ref());
-    match gate.kind {
+    match &gate.kind {
         GateKind::Approval => {
             object.insert("type".into(), "Approval".into());
         }
-        GateKind::ScheduledStart { day, minute, utc_offset_minutes } => {
-            let sign = if utc_offset_minutes < 0 { '-' } else { '+' };
+        GateKind::ScheduledStart(ScheduledStart { day, minute, utc_offset_minutes, .. }) => {
+            let sign = if *utc_offset_minutes < 0 { '-' } else { '+' };
             let offset = utc_offset_minutes.unsigned_abs();
             object.insert("type".into(), "ScheduledStart".into());
             let configuration = json!({
-                "startDay": WEEKDAYS.iter().find(|(_, weekday)| *weekday == day).map(|(word, _)| *word),
+                "startDay": WEEKDAYS.iter().find(|(_, weekday)| weekday == day).map(|(word, _)| *word),
                 "startTime": format!("{:02}:{:02}", minute / 60, minute % 60),
                 "utcOffset": format!("{sign}{:02}:{:02}", offset / 60, offset % 60),
             });

@@ -272,6 +272,8 @@ fn old_cluster() -> Cluster {
         pools: Vec::new(),
         etag: None,
         long_term_support: false,
+            automatic_upgrades: Vec::new(),
+            provisions_nodes: false,
     }
 }
 

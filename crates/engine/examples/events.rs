@@ -95,6 +95,8 @@ fn sighting(version: KubernetesVersion) -> Result<Box<Sighting>, Box<dyn Error>>
         pools: ["system", "user"].map(pool).into(),
         etag: Some("etag".into()),
         long_term_support: false,
+            automatic_upgrades: Vec::new(),
+            provisions_nodes: false,
     };
     Ok(Box::new(Sighting { cluster, offer: None, claimed_by: None }))
 }
@@ -178,6 +180,8 @@ impl Drive {
             pools: Vec::new(),
             etag: None,
             long_term_support: false,
+            automatic_upgrades: Vec::new(),
+            provisions_nodes: false,
         }
     }
 

@@ -192,6 +192,8 @@ mod tests {
             pools,
             etag: None,
             long_term_support: false,
+            automatic_upgrades: Vec::new(),
+            provisions_nodes: false,
         }
     }
 

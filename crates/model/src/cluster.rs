@@ -125,6 +125,12 @@ pub struct Cluster {
     /// Whether the cluster has long-term support (Premium tier and the LTS plan).
     #[serde(default)]
     pub long_term_support: bool,
+    /// The provider's own automatic upgrades, where they are on: such as `patch`, or `NodeImage` for node images.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub automatic_upgrades: Vec<String>,
+    /// The provider makes the nodes itself (node auto-provisioning): only the control plane can be moved.
+    #[serde(default)]
+    pub provisions_nodes: bool,
 }
 
 /// What a driver saw of a node pool.

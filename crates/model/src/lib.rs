@@ -8,7 +8,10 @@
 //! | [`image`] | node images: a family and a comparable version |
 //! | [`selector`] | labels and Kubernetes label selectors |
 //! | [`limit`] | concurrency and failure limits, count or percent |
-//! | [`strategy`] | stages, groups, gates |
+//! | [`strategy`] | stages and groups |
+//! | [`gate`] | gates: approvals and scheduled starts |
+//! | [`window`] | maintenance windows |
+//! | [`zone`] | time zones |
 //! | [`goal`] | what an update run wants |
 //! | [`fleet`] | fleets and members |
 //! | [`cluster`] | a cluster as a driver observed it |
@@ -17,6 +20,7 @@
 
 pub mod cluster;
 pub mod fleet;
+pub mod gate;
 pub mod goal;
 pub mod hold;
 pub mod image;
@@ -26,18 +30,23 @@ pub mod selector;
 pub mod step;
 pub mod strategy;
 pub mod version;
+pub mod window;
+pub mod zone;
 
 pub use cluster::{Catalogue, Cluster, ClusterId, Offer, Pool, Provisioning, RegionVersion};
 pub use fleet::{Fleet, Member};
+pub use gate::{GateConfig, GateKind};
 pub use goal::{Goal, ImageSelection, UpgradeType};
 pub use hold::{Fault, Hold};
 pub use image::NodeImage;
-pub use limit::{Concurrency, FailureLimit};
+pub use limit::{Concurrency, FailureLimit, SuccessFloor};
 pub use name::{FleetName, Name};
 pub use selector::{Labels, Selector};
 pub use step::Step;
-pub use strategy::{GateConfig, Group, Stage, Strategy};
+pub use strategy::{Budget, Group, Stage, Strategy};
 pub use version::{KubernetesVersion, VersionTarget};
+pub use window::{MaintenanceWindow, WindowKind};
+pub use zone::Zone;
 
 /// Lets serde read and write a parsed type as its text.
 macro_rules! serde_as_text {

@@ -14,6 +14,11 @@ pub struct Concurrency(Amount);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureLimit(Amount);
 
+/// How many members must be where they should be in the end: `"n"` with n ≥ 0, or `"p%"` with p in 0–100, rounded up.
+/// Beyond the original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SuccessFloor(Amount);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Amount {
     Count(u32),
@@ -29,6 +34,9 @@ pub enum LimitError {
     /// Not a failure limit.
     #[error("'{0}' is not a failure limit: use a number of at least 0, such as \"2\", or a percentage from 0% to 100%")]
     Failures(String),
+    /// Not a floor of successes.
+    #[error("'{0}' is not a floor of successes: use a number, such as \"5\", or a percentage from 0% to 100%")]
+    Successes(String),
 }
 
 impl Concurrency {
@@ -66,6 +74,13 @@ impl FailureLimit {
             Amount::Count(count) => count,
             Amount::Percent(percent) => share(percent, members, 99),
         }
+    }
+}
+
+impl SuccessFloor {
+    /// The number for a scope of `members`: percentages are rounded up.
+    pub fn resolve(self, members: u32) -> u32 {
+        FailureLimit(self.0).resolve(members)
     }
 }
 
@@ -107,6 +122,19 @@ impl FromStr for FailureLimit {
     }
 }
 
+impl FromStr for SuccessFloor {
+    type Err = LimitError;
+    fn from_str(text: &str) -> Result<Self, LimitError> {
+        amount(text, 0).map(Self).ok_or_else(|| LimitError::Successes(text.chars().take(40).collect()))
+    }
+}
+
+impl fmt::Display for SuccessFloor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -128,7 +156,7 @@ impl fmt::Display for FailureLimit {
     }
 }
 
-serde_as_text!(Concurrency, FailureLimit);
+serde_as_text!(Concurrency, FailureLimit, SuccessFloor);
 
 #[cfg(test)]
 mod tests {

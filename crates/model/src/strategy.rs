@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Concurrency, FailureLimit, Name, Selector};
+use crate::{
+    Concurrency, FailureLimit, Name, Selector, SuccessFloor,
+    gate::{ApprovalPolicy, GateConfig, GateKind},
+};
 
 /// An order of upgrade: at least one stage, unique stage names, no group twice, at most 50 groups in a stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +32,12 @@ pub struct Stage {
     /// Failures the stage may have; unset: judged through its groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_allowed_failures: Option<FailureLimit>,
+    /// What exceeding the failure limit is guarded by: see [`Budget`].
+    #[serde(default, skip_serializing_if = "Budget::is_default")]
+    pub budget: Budget,
+    /// Members that must be where they should be in the end, or the stage is Failed. Unset: no matter how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_success: Option<SuccessFloor>,
     /// Seconds to wait after the stage. 0: none.
     #[serde(default)]
     pub after_wait_seconds: u32,
@@ -54,6 +63,12 @@ pub struct Group {
     /// Failures the group may have; unset: unlimited where the stage has a limit, else 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_allowed_failures: Option<FailureLimit>,
+    /// What exceeding the failure limit is guarded by: see [`Budget`].
+    #[serde(default, skip_serializing_if = "Budget::is_default")]
+    pub budget: Budget,
+    /// Members that must be where they should be in the end, or the group is Failed. Unset: no matter how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_success: Option<SuccessFloor>,
     /// What must be passed before the group begins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before_gates: Vec<GateConfig>,
@@ -62,43 +77,21 @@ pub struct Group {
     pub after_gates: Vec<GateConfig>,
 }
 
-/// A gate before or after a stage or group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GateConfig {
-    /// 1–100 characters shown to people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub display_name: Option<String>,
-    /// What opens it.
-    pub kind: GateKind,
+/// How a failure limit is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Budget {
+    /// As the service keeps it: members under way may still fail when it is reached, so that it can be exceeded.
+    #[default]
+    Watched,
+    /// Never more members under way than could all fail inside the limit. What has used it up starts nothing more.
+    Strict,
 }
 
-/// What opens a gate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum GateKind {
-    /// Somebody approves.
-    Approval,
-    /// A day and time comes. Only before a stage or group.
-    ScheduledStart {
-        /// The day of the week.
-        day: Weekday,
-        /// Minutes after local midnight, 0–1439.
-        minute: u16,
-        /// Minutes east of UTC, -840 to 840.
-        utc_offset_minutes: i16,
-    },
-}
-
-/// A day of the week.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the days say it")]
-pub enum Weekday {
-    Monday,
-    Tuesday,
-    Wednesday,
-    Thursday,
-    Friday,
-    Saturday,
-    Sunday,
+impl Budget {
+    /// Whether it is what the service does.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The stages do not make a strategy. Fields are JSON paths below the strategy.
@@ -180,11 +173,13 @@ fn check_stage(stage: &Stage, path: &str) -> Result<(), StrategyError> {
         return refuse(format!("{path}.afterStageWaitInSeconds"), "at most 2147483647 seconds");
     }
     check_concurrency(stage.max_concurrency, path)?;
+    check_budget(stage.budget, stage.max_allowed_failures, path)?;
     check_gates(&stage.before_gates, &stage.after_gates, path)
 }
 
 fn check_group(group: &Group, path: &str) -> Result<(), StrategyError> {
     check_concurrency(group.max_concurrency, path)?;
+    check_budget(group.budget, group.max_allowed_failures, path)?;
     check_gates(&group.before_gates, &group.after_gates, path)
 }
 
@@ -194,6 +189,17 @@ fn check_concurrency(limit: Option<Concurrency>, path: &str) -> Result<(), Strat
             let reason = format!("{count} members at once: this server allows at most {}", Strategy::MOST_CONCURRENCY);
             refuse(format!("{path}.maxConcurrency"), reason)
         }
+        _ => Ok(()),
+    }
+}
+
+/// A strict budget of nothing would let nobody start.
+fn check_budget(budget: Budget, limit: Option<FailureLimit>, path: &str) -> Result<(), StrategyError> {
+    match (budget, limit) {
+        (Budget::Strict, limit) if limit.is_none_or(|limit| limit.resolve(u32::MAX) == 0) => refuse(
+            format!("{path}.strict"),
+            "a strict budget needs a maxAllowedFailures of at least 1 (or 1%) beside it: every member under way could fail",
+        ),
         _ => Ok(()),
     }
 }
@@ -208,7 +214,8 @@ fn check_gates(before: &[GateConfig], after: &[GateConfig], path: &str) -> Resul
                     "use 1 to 100 characters, or leave it out",
                 );
             }
-            if side == "afterGates" && matches!(gate.kind, GateKind::ScheduledStart { .. }) {
+            check_policy(gate, &format!("{path}.{side}[{index}].approvalPolicy"))?;
+            if side == "afterGates" && matches!(gate.kind, GateKind::ScheduledStart(_)) {
                 let reason =
                     "a ScheduledStart gate may only stand before a stage or group; use beforeGates of what follows";
                 return refuse(format!("{path}.{side}[{index}].type"), reason);
@@ -216,6 +223,24 @@ fn check_gates(before: &[GateConfig], after: &[GateConfig], path: &str) -> Resul
         }
     }
     Ok(())
+}
+
+fn check_policy(gate: &GateConfig, path: &str) -> Result<(), StrategyError> {
+    let policy = &gate.policy;
+    if gate.kind != GateKind::Approval && !policy.is_default() {
+        return refuse(path, "only gates of type Approval have an approval policy");
+    }
+    if !(1..=ApprovalPolicy::MOST_APPROVERS).contains(&policy.approvers) {
+        let reason = format!("ask for 1 to {} approvers", ApprovalPolicy::MOST_APPROVERS);
+        return refuse(format!("{path}.approvers"), reason);
+    }
+    match policy.expires_after_seconds {
+        Some(0) => refuse(format!("{path}.expiresAfterSeconds"), "at least 1 second, or leave it out"),
+        Some(seconds) if seconds > Strategy::LONGEST_WAIT_SECONDS => {
+            refuse(format!("{path}.expiresAfterSeconds"), "at most 2147483647 seconds")
+        }
+        _ => Ok(()),
+    }
 }
 
 impl TryFrom<Vec<Stage>> for Strategy {
@@ -240,6 +265,8 @@ impl Stage {
             selector: None,
             max_concurrency: None,
             max_allowed_failures: None,
+            budget: Budget::Watched,
+            min_success: None,
             after_wait_seconds: 0,
             before_gates: Vec::new(),
             after_gates: Vec::new(),
@@ -255,6 +282,8 @@ impl Group {
             selector: None,
             max_concurrency: None,
             max_allowed_failures: None,
+            budget: Budget::Watched,
+            min_success: None,
             before_gates: Vec::new(),
             after_gates: Vec::new(),
         }
@@ -264,6 +293,7 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::{ScheduledStart, Weekday};
 
     fn group(name: &str) -> Group {
         Group::new(name.parse().expect(name))
@@ -311,8 +341,47 @@ mod tests {
     #[test]
     fn a6_scheduled_start_stands_only_before() {
         let mut late = stage("a", &["g"]);
-        let kind = GateKind::ScheduledStart { day: Weekday::Friday, minute: 1080, utc_offset_minutes: -300 };
-        late.groups[0].after_gates.push(GateConfig { display_name: None, kind });
+        let start = ScheduledStart { day: Weekday::Friday, minute: 1080, utc_offset_minutes: -300, zone: None };
+        late.groups[0].after_gates.push(GateConfig::new(GateKind::ScheduledStart(start)));
         check(vec![late], "stages[0].groups[0].afterGates[0].type");
+    }
+
+    #[test]
+    fn strict_budgets_need_a_limit_that_lets_somebody_start() {
+        let strict = |limit: Option<&str>| {
+            let mut stage = stage("a", &["g"]);
+            stage.groups[0].budget = Budget::Strict;
+            stage.groups[0].max_allowed_failures = limit.map(|limit| limit.parse().expect(limit));
+            vec![stage]
+        };
+        assert!(Strategy::new(strict(Some("1"))).is_ok() && Strategy::new(strict(Some("1%"))).is_ok());
+        for bad in [None, Some("0"), Some("0%")] {
+            check(strict(bad), "stages[0].groups[0].strict");
+        }
+    }
+
+    #[test]
+    fn approval_policies_are_for_approvals_and_within_bounds() {
+        let gated = |gate: GateConfig| {
+            let mut stage = stage("a", &["g"]);
+            stage.before_gates.push(gate);
+            vec![stage]
+        };
+        let approval = |policy| GateConfig { policy, ..GateConfig::new(GateKind::Approval) };
+        let usual = ApprovalPolicy::default();
+        check(
+            gated(approval(ApprovalPolicy { approvers: 0, ..usual.clone() })),
+            "stages[0].beforeGates[0].approvalPolicy.approvers",
+        );
+        check(
+            gated(approval(ApprovalPolicy { approvers: 21, ..usual.clone() })),
+            "stages[0].beforeGates[0].approvalPolicy.approvers",
+        );
+        let expires = ApprovalPolicy { expires_after_seconds: Some(0), ..usual.clone() };
+        check(gated(approval(expires)), "stages[0].beforeGates[0].approvalPolicy.expiresAfterSeconds");
+        let start = ScheduledStart { day: Weekday::Friday, minute: 0, utc_offset_minutes: 0, zone: None };
+        let policy = ApprovalPolicy { approvers: 2, ..usual };
+        let scheduled = GateConfig { policy, ..GateConfig::new(GateKind::ScheduledStart(start)) };
+        check(gated(scheduled), "stages[0].beforeGates[0].approvalPolicy");
     }
 }

@@ -34,6 +34,8 @@ pub(super) fn cluster(body: Value) -> Result<Seen, Trouble> {
         etag: etag(&body),
         long_term_support: text(properties, "supportPlan") == "AKSLongTermSupport"
             && text(&body["sku"], "tier").eq_ignore_ascii_case("premium"),
+        automatic_upgrades: Vec::new(),
+        provisions_nodes: false,
     };
     Ok(Seen { cluster, body })
 }

@@ -10,7 +10,7 @@ use flotta_engine::{
 };
 use flotta_model::{
     Cluster, Fault, GateConfig, Goal, Group, Hold, KubernetesVersion, Member, Name, Pool, Provisioning, Stage,
-    Strategy, UpgradeType, strategy::GateKind,
+    Strategy, UpgradeType, GateKind,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -52,6 +52,8 @@ pub fn old_cluster() -> Cluster {
         pools: vec![pool],
         etag: Some("cluster-1".into()),
         long_term_support: false,
+            automatic_upgrades: Vec::new(),
+            provisions_nodes: false,
     }
 }
 
@@ -101,7 +103,7 @@ fn parse_stage(line: &str, members: &mut Vec<Member>) -> Stage {
 }
 
 fn approval() -> GateConfig {
-    GateConfig { display_name: None, kind: GateKind::Approval }
+    GateConfig::new(GateKind::Approval)
 }
 
 fn add_members(prefix: &str, group: Option<&str>, word: &str, members: &mut Vec<Member>) {

@@ -218,6 +218,8 @@ impl Site {
             pools,
             etag: None,
             long_term_support: false,
+            automatic_upgrades: Vec::new(),
+            provisions_nodes: false,
         };
         let mut spell = |percent: u64, longest: u64| {
             if calm || !random.chance(percent) {

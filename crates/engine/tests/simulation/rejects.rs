@@ -106,8 +106,8 @@ fn checker_rejects_a_member_of_a_later_stage_under_way() {
 #[test]
 fn checker_rejects_a_member_that_moved_behind_a_closed_gate() {
     let mut plan = plan();
-    let kind = flotta_model::strategy::GateKind::Approval;
-    plan.groups[0].before_gates.push(flotta_model::GateConfig { display_name: None, kind });
+    let kind = flotta_model::GateKind::Approval;
+    plan.groups[0].before_gates.push(flotta_model::GateConfig::new(kind));
     let view = View::of(&run());
     let (_, invariant) = AFTER_EACH_EVENT[2];
     assert!(invariant(&plan, &view, &Event::StopAsked, &view).is_err());

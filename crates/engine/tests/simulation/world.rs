@@ -10,7 +10,7 @@ use flotta_engine::{
     run::{Outcome, RunPhase, RunSnapshot, SkipTarget, State, Ticket},
 };
 use flotta_model::{
-    GateConfig, Goal, Group, Labels, Member, Name, Stage, Strategy, UpgradeType, VersionTarget, strategy::GateKind,
+    GateConfig, Goal, Group, Labels, Member, Name, Stage, Strategy, UpgradeType, VersionTarget, GateKind,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -475,7 +475,7 @@ fn random_group(name: Name, random: &mut Random) -> Group {
 }
 
 fn gate(percent: u64, random: &mut Random) -> Vec<GateConfig> {
-    let gate = GateConfig { display_name: None, kind: GateKind::Approval };
+    let gate = GateConfig::new(GateKind::Approval);
     if random.chance(percent) { vec![gate] } else { Vec::new() }
 }
 
