@@ -6,7 +6,8 @@
 //! a failed upgrade must be sent again.
 
 use flotta_model::{
-    Cluster, Fault, Goal, Hold, ImageSelection, KubernetesVersion, Offer, Pool, Provisioning, Step, UpgradeType,
+    Cluster, ClusterId, ClusterKind, Fault, Goal, Hold, ImageSelection, KubernetesVersion, Offer, Pool, Provisioning,
+    Step, UpgradeType,
 };
 
 /// What a cluster needs.
@@ -20,7 +21,22 @@ pub enum Needs {
     Hold(Hold),
     /// It cannot get there.
     Never(Fault),
+    /// It is not for a run of this kind, through no fault of its own; why, and what would do, in words.
+    Unfit(String),
 }
+
+/// Why no run can move a cluster of this kind, if so (`behaviour.md` E14).
+pub fn unfit_kind(cluster: &ClusterId) -> Option<String> {
+    match cluster.kind() {
+        ClusterKind::Managed => None,
+        ClusterKind::Connected => {
+            Some("a cluster connected through Arc cannot be upgraded from here; upgrade it where it runs".into())
+        }
+    }
+}
+
+/// Why Full and NodeImageOnly pass such a cluster over (`behaviour.md` E13).
+const SELF_PROVISIONED: &str = "node auto-provisioning makes the cluster's nodes, which a run cannot move; use a run of type ControlPlaneOnly, and its nodes will follow";
 
 /// What a run wants, with the version pinned.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +52,9 @@ pub struct Target<'a> {
 impl Target<'_> {
     /// What `cluster` needs to get there.
     pub fn needs(&self, cluster: &Cluster) -> Needs {
+        if cluster.provisions_nodes && self.goal.upgrade() != UpgradeType::ControlPlaneOnly {
+            return Needs::Unfit(SELF_PROVISIONED.into());
+        }
         if !cluster.running {
             return Needs::Hold(Hold::ClusterStopped);
         }
@@ -307,6 +326,18 @@ mod tests {
         let mut lagging = cluster("1.33.2", vec![pool("a", "1.33.2", NEW_IMAGE)]);
         lagging.pools[0].lagging_nodes = 2;
         assert!(matches!(full("1.33.2", &lagging), Needs::Steps(_)));
+    }
+
+    #[test]
+    fn e13_a_cluster_that_provisions_its_nodes_is_for_control_plane_runs_only() {
+        let mut cluster = cluster("1.32.6", vec![pool("a", "1.32.6", OLD_IMAGE)]);
+        cluster.provisions_nodes = true;
+        for (upgrade, version) in [(UpgradeType::Full, Some("1.33.2")), (UpgradeType::NodeImageOnly, None)] {
+            let Needs::Unfit(why) = needs(upgrade, version, &cluster) else { panic!("{upgrade:?} is not for it") };
+            assert!(why.contains("ControlPlaneOnly"), "{why}");
+        }
+        let step = Step::ControlPlane { version: v("1.33.2") };
+        assert_eq!(needs(UpgradeType::ControlPlaneOnly, Some("1.33.2"), &cluster), Needs::Steps(vec![step]));
     }
 
     #[test]

@@ -6,17 +6,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::{KubernetesVersion, NodeImage, serde_as_text};
 
-/// The ARM id of a managed cluster. It keeps the caller's casing and compares without it.
+/// The ARM id of a cluster. It keeps the caller's casing and compares without it.
 #[derive(Clone, Debug)]
 pub struct ClusterId {
     text: Box<str>,
     key: Box<str>,
 }
 
-/// The text is not the id of a managed cluster.
+/// What kind of cluster an id is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ClusterKind {
+    /// A cluster of Azure Kubernetes Service.
+    Managed,
+    /// A cluster connected through Azure Arc. It can be a member, but nobody can upgrade it from here.
+    Connected,
+}
+
+impl ClusterKind {
+    /// Every kind, with its resource type in lower case.
+    const ALL: [(Self, [&str; 2]); 2] = [
+        (Self::Managed, ["microsoft.containerservice", "managedclusters"]),
+        (Self::Connected, ["microsoft.kubernetes", "connectedclusters"]),
+    ];
+}
+
+/// The text is not the id of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not the id of a managed cluster: use /subscriptions/S/resourceGroups/G/providers/Microsoft.ContainerService/managedClusters/NAME"
+    "'{0}' is not the id of a cluster: use /subscriptions/S/resourceGroups/G/providers/Microsoft.ContainerService/managedClusters/NAME, or for a cluster connected through Arc …/providers/Microsoft.Kubernetes/connectedClusters/NAME"
 )]
 pub struct ClusterIdError(String);
 
@@ -33,6 +50,14 @@ impl ClusterId {
 
     fn part(&self, index: usize) -> &str {
         self.text.split('/').nth(index).unwrap_or_default()
+    }
+
+    /// What kind of cluster it is.
+    pub fn kind(&self) -> ClusterKind {
+        match self.part(7).eq_ignore_ascii_case("connectedClusters") {
+            true => ClusterKind::Connected,
+            false => ClusterKind::Managed,
+        }
     }
 
     /// The subscription.
@@ -76,15 +101,10 @@ impl FromStr for ClusterId {
     fn from_str(text: &str) -> Result<Self, ClusterIdError> {
         let key = text.to_ascii_lowercase();
         let parts: Vec<&str> = key.split('/').collect();
-        let fixed = [
-            (0, ""),
-            (1, "subscriptions"),
-            (3, "resourcegroups"),
-            (5, "providers"),
-            (6, "microsoft.containerservice"),
-            (7, "managedclusters"),
-        ];
-        let shaped = parts.len() == 9 && fixed.iter().all(|(index, word)| parts[*index] == *word);
+        let fixed = [(0, ""), (1, "subscriptions"), (3, "resourcegroups"), (5, "providers")];
+        let shaped = parts.len() == 9
+            && fixed.iter().all(|(index, word)| parts[*index] == *word)
+            && ClusterKind::ALL.iter().any(|(_, words)| parts[6..8] == *words);
         let named = |part: &str| {
             (1..=90).contains(&part.len()) && part.chars().all(|c| c.is_alphanumeric() || "-_.()".contains(c))
         };
@@ -283,9 +303,19 @@ mod tests {
             "c1",
             &format!("{text}/agentPools/p"),
             &text.replace("managedClusters", "fleets"),
+            &text.replace("managedClusters", "connectedClusters"),
             &text.replace("C1", ""),
         ] {
             assert!(bad.parse::<ClusterId>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn e14_a_cluster_connected_through_arc_has_an_id_of_another_kind() {
+        let text = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Kubernetes/ConnectedClusters/edge";
+        let connected: ClusterId = text.parse().expect(text);
+        assert_eq!((connected.kind(), connected.name()), (ClusterKind::Connected, "edge"));
+        let managed = text.replace("Kubernetes/ConnectedClusters", "ContainerService/managedClusters");
+        assert_eq!(managed.parse::<ClusterId>().expect("managed").kind(), ClusterKind::Managed);
     }
 }

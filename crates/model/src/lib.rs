@@ -33,7 +33,7 @@ pub mod version;
 pub mod window;
 pub mod zone;
 
-pub use cluster::{Catalogue, Cluster, ClusterId, Offer, Pool, Provisioning, RegionVersion};
+pub use cluster::{Catalogue, Cluster, ClusterId, ClusterKind, Offer, Pool, Provisioning, RegionVersion};
 pub use fleet::{Fleet, Member};
 pub use gate::{GateConfig, GateKind};
 pub use goal::{Goal, ImageSelection, UpgradeType};

@@ -9,7 +9,7 @@ use flotta_drivers::{ClusterDriver, Intent, Look, Operation, Progress, Trouble};
 use flotta_engine::{
     Input, Plan, Run, Work,
     run::{Sighting, Ticket},
-    upgrade::{Needs, Target},
+    upgrade::{self, Needs, Target},
 };
 use flotta_model::{Cluster, ClusterId, Hold, KubernetesVersion, Step, UpgradeType, VersionTarget};
 use jiff::SignedDuration;
@@ -101,7 +101,7 @@ impl Context {
         let target = Target { goal: &self.plan.goal, version: self.version, offer: sighting.offer };
         match target.needs(&sighting.cluster) {
             Needs::Steps(steps) => steps.into_iter().next(),
-            Needs::Nothing(_) | Needs::Hold(_) | Needs::Never(_) => None,
+            Needs::Nothing(_) | Needs::Hold(_) | Needs::Never(_) | Needs::Unfit(_) => None,
         }
     }
 
@@ -135,6 +135,9 @@ pub fn look(context: &Context, ticket: Ticket, pause: Option<Duration>, machines
 async fn look_until_known(context: &Context, ticket: Ticket, machines: bool) -> Observation {
     let cluster = context.cluster(ticket);
     let held = |hold| Input::Held(ticket, hold).into();
+    if let Some(why) = upgrade::unfit_kind(cluster) {
+        return Input::Unfit(ticket, why).into();
+    }
     let Some(driver) = context.shared.driver(cluster) else { return held(Hold::NoDriver) };
     let (mut failures, mut permitted) = (0, false);
     loop {
@@ -210,6 +213,9 @@ pub fn probe(context: &Context, ticket: Ticket, hold: Hold) -> Running {
 
 async fn probe_once(context: &Context, ticket: Ticket) -> Option<Input> {
     let cluster = context.cluster(ticket);
+    if let Some(why) = upgrade::unfit_kind(cluster) {
+        return Some(Input::Unfit(ticket, why));
+    }
     let Some(driver) = context.shared.driver(cluster) else { return Some(Input::Held(ticket, Hold::NoDriver)) };
     if let Some(by) = context.claimed_by(cluster) {
         return Some(Input::Held(ticket, Hold::Claimed { by }));

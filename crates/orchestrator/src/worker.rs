@@ -695,6 +695,7 @@ fn member_of(input: &Input) -> Option<u32> {
     match input {
         Input::Seen(ticket, _)
         | Input::Held(ticket, _)
+        | Input::Unfit(ticket, _)
         | Input::Accepted { ticket, .. }
         | Input::NotAccepted(ticket)
         | Input::StepSucceeded(ticket)

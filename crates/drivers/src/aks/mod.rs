@@ -18,7 +18,7 @@ use std::{
 
 use async_trait::async_trait;
 use flotta_clock::Clock;
-use flotta_model::{Catalogue, Cluster, ClusterId, Hold, NodeImage, Pool, Step};
+use flotta_model::{Catalogue, Cluster, ClusterId, ClusterKind, Hold, NodeImage, Pool, Step};
 use http::Uri;
 use jiff::{SignedDuration, Timestamp};
 
@@ -280,11 +280,12 @@ impl AksDriver {
 #[async_trait]
 impl ClusterDriver for AksDriver {
     fn reaches(&self, cluster: &ClusterId) -> bool {
-        match &self.config.reach {
+        let within = match &self.config.reach {
             Reach::Everything => true,
             Reach::Subscriptions(subscriptions) => subscriptions.contains(&subscription(cluster)),
             Reach::Clusters(clusters) => clusters.contains(cluster.key()),
-        }
+        };
+        within && cluster.kind() == ClusterKind::Managed
     }
 
     async fn observe(&self, cluster: &ClusterId, look: Look) -> Result<Cluster, Trouble> {

@@ -44,6 +44,7 @@ impl Run {
             Input::MemberLeft(member) => Ok(self.member_left(*member)),
             Input::Seen(ticket, sighting) => Ok(self.seen(*ticket, sighting)),
             Input::Held(ticket, hold) => Ok(self.held(*ticket, hold)),
+            Input::Unfit(ticket, why) => Ok(self.unfit(*ticket, why)),
             Input::Accepted { ticket, operation, adopted } => Ok(self.accepted(*ticket, operation, *adopted)),
             Input::NotAccepted(ticket) => Ok(self.not_accepted(*ticket)),
             Input::StepSucceeded(ticket) => Ok(self.step_succeeded(*ticket)),
@@ -151,6 +152,7 @@ impl Run {
             }
             (MemberPhase::Looking, Needs::Steps(steps)) => self.next_step(ticket.member, steps, sighting),
             (MemberPhase::Looking, Needs::Nothing(why)) => vec![self.there(ticket.member, why)],
+            (MemberPhase::Looking, Needs::Unfit(why)) => self.unfit(ticket, &why),
             (MemberPhase::Looking, Needs::Never(fault)) => vec![self.failed(ticket.member, fault)],
             (MemberPhase::Held(held), Needs::Hold(hold)) => self.still_held(ticket.member, held, hold),
             (MemberPhase::Held(_), _) => vec![Event::MemberReleased(ticket.member)],
@@ -202,6 +204,16 @@ impl Run {
             (true, _) => skipped(member, &format!("{SKIPPED} Its upgrade had begun and completed.")),
             (false, true) => Event::MemberEnded { member, outcome: Outcome::Completed, message: None, fault: None },
             (false, false) => skipped(member, &format!("Nothing to do: {why}")),
+        }
+    }
+
+    /// The member's cluster is not for this run: it is passed over, whatever held it.
+    fn unfit(&self, ticket: Ticket, why: &str) -> Vec<Event> {
+        match self.core.members.get(ticket.member as usize).map(|state| &state.phase) {
+            Some(MemberPhase::Looking | MemberPhase::Held(_)) if self.current(ticket) => {
+                vec![skipped(ticket.member, &format!("Cannot be upgraded by this run: {why}."))]
+            }
+            _ => Vec::new(),
         }
     }
 

@@ -23,6 +23,8 @@ pub enum Input {
     Seen(Ticket, Box<Sighting>),
     /// A member's cluster could not be looked at, or cannot be changed just now.
     Held(Ticket, Hold),
+    /// A member's cluster is not for this run, through no fault of its own; why.
+    Unfit(Ticket, String),
     /// The provider accepted a step.
     Accepted {
         /// Which step of which member.

@@ -2,7 +2,7 @@
 
 use flotta_engine::{
     Input, Work,
-    run::{Part, Sighting, Why},
+    run::{Event, Outcome, Part, Sighting, Why},
 };
 use flotta_model::{Hold, Offer, Provisioning, Step, UpgradeType};
 
@@ -224,4 +224,19 @@ fn b2_held_members_of_a_group_that_may_not_start_are_not_probed() {
     bench.fail("a-2");
     bench.check("Running; s Running; a Failed PFF; b Running R");
     assert_eq!(bench.run.work_of(0), None);
+}
+
+#[test]
+fn e14_a_member_that_no_run_can_move_is_skipped_at_its_start_and_counts_as_no_failure() {
+    let mut bench = Bench::started(&["s / a x2"]);
+    let ticket = bench.ticket("a-0");
+    let events = bench.tell(Input::Unfit(ticket, "it is connected through Arc".into()));
+    assert!(matches!(&events[0], Event::MemberEnded { outcome: Outcome::Skipped, message: Some(why), fault: None, .. }
+        if why.contains("Arc")));
+    bench.check("Running; s Running; a Running SR");
+    assert_eq!(bench.tell(Input::Unfit(ticket, "stale".into())), []);
+    bench.hold("a-1", Hold::NoDriver);
+    let held = bench.ticket("a-1");
+    bench.tell(Input::Unfit(held, "it is connected through Arc".into()));
+    bench.check("Skipped; s Skipped; a Skipped SS");
 }

@@ -413,6 +413,7 @@ fn answers(input: &Input) -> Option<Ticket> {
     match input {
         Input::Seen(ticket, _)
         | Input::Held(ticket, _)
+        | Input::Unfit(ticket, _)
         | Input::Accepted { ticket, .. }
         | Input::NotAccepted(ticket)
         | Input::StepSucceeded(ticket)
