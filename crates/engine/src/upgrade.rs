@@ -35,8 +35,16 @@ pub fn unfit_kind(cluster: &ClusterId) -> Option<String> {
     }
 }
 
-/// Why Full and NodeImageOnly pass such a cluster over (`behaviour.md` E13).
-const SELF_PROVISIONED: &str = "node auto-provisioning makes the cluster's nodes, which a run cannot move; use a run of type ControlPlaneOnly, and its nodes will follow";
+/// Why Full and NodeImageOnly pass over a cluster that makes its own nodes (`behaviour.md` A3, E13).
+fn self_provisioned(cluster: &Cluster) -> String {
+    let why = "node auto-provisioning makes the cluster's nodes, which a run cannot move";
+    match cluster.version_channel() {
+        None => format!("{why}; use a run of type ControlPlaneOnly, and its nodes will follow"),
+        Some(channel) => format!(
+            "{why}; its upgrade channel '{channel}' upgrades it anyway, and where that can be turned off a run of type ControlPlaneOnly can do it"
+        ),
+    }
+}
 
 /// What a run wants, with the version pinned.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +61,7 @@ impl Target<'_> {
     /// What `cluster` needs to get there.
     pub fn needs(&self, cluster: &Cluster) -> Needs {
         if cluster.provisions_nodes && self.goal.upgrade() != UpgradeType::ControlPlaneOnly {
-            return Needs::Unfit(SELF_PROVISIONED.into());
+            return Needs::Unfit(self_provisioned(cluster));
         }
         if !cluster.running {
             return Needs::Hold(Hold::ClusterStopped);
@@ -114,6 +122,14 @@ impl Target<'_> {
     /// Never down, only what the upgrade profile lists, and only what the region offers.
     fn allowed(&self, version: KubernetesVersion, cluster: &Cluster) -> Result<(), Box<Needs>> {
         let never = |code: &str, message: String| Err(Box::new(Needs::Never(Fault::new(code, message))));
+        let alone = self.goal.upgrade() == UpgradeType::ControlPlaneOnly;
+        let leaves_behind = alone && cluster.pools.iter().any(|pool| pool.version < version);
+        if let Some(channel) = cluster.version_channel().filter(|_| leaves_behind) {
+            let message = format!(
+                "the control plane cannot be upgraded alone while the cluster's own upgrade channel '{channel}' is on; turn the channel off, or use a run of type Full"
+            );
+            return never("NotAllAgentPoolOrchestratorVersionSpecifiedAndUnchanged", message);
+        }
         let region = &cluster.location;
         match self.offer {
             Some(Offer::NotYet) => {
@@ -338,6 +354,20 @@ mod tests {
         }
         let step = Step::ControlPlane { version: v("1.33.2") };
         assert_eq!(needs(UpgradeType::ControlPlaneOnly, Some("1.33.2"), &cluster), Needs::Steps(vec![step]));
+    }
+
+    #[test]
+    fn d1_the_control_plane_does_not_move_alone_while_the_cluster_upgrades_itself() {
+        let mut cluster = cluster("1.32.6", vec![pool("a", "1.32.6", OLD_IMAGE)]);
+        let alone = |cluster: &Cluster| needs(UpgradeType::ControlPlaneOnly, Some("1.33.2"), cluster);
+        cluster.automatic_upgrades = vec!["NodeImage".into()];
+        assert!(matches!(alone(&cluster), Needs::Steps(_)), "images are no version");
+        cluster.automatic_upgrades.insert(0, "patch".into());
+        let Needs::Never(fault) = alone(&cluster) else { panic!("refused by the provider") };
+        assert!(fault.message.contains("'patch'") && fault.message.contains("Full"), "{fault}");
+        assert!(matches!(full("1.33.2", &cluster), Needs::Steps(_)));
+        cluster.pools.clear();
+        assert!(matches!(alone(&cluster), Needs::Steps(_)), "nobody is left behind");
     }
 
     #[test]

@@ -123,6 +123,9 @@ impl fmt::Display for ClusterId {
 
 serde_as_text!(ClusterId);
 
+/// Channels that move node images alone.
+const IMAGE_CHANNELS: [&str; 3] = ["SecurityPatch", "NodeImage", "node-image"];
+
 /// What a driver saw of a cluster, in the terms the engine judges by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cluster {
@@ -217,6 +220,16 @@ impl Cluster {
     pub fn busy(&self) -> Option<&str> {
         let pools = self.pools.iter().find_map(|pool| pool.provisioning.busy());
         self.provisioning.busy().or(pools)
+    }
+
+    /// The channel by which the provider moves the cluster's version by itself, if one is on.
+    pub fn version_channel(&self) -> Option<&str> {
+        self.automatic_upgrades.iter().map(String::as_str).find(|channel| !IMAGE_CHANNELS.contains(channel))
+    }
+
+    /// The channel by which the provider moves node images by itself, if one is on.
+    pub fn image_channel(&self) -> Option<&str> {
+        self.automatic_upgrades.iter().map(String::as_str).find(|channel| IMAGE_CHANNELS.contains(channel))
     }
 
     /// Whether cluster and every pool came to rest well.

@@ -256,6 +256,7 @@ impl ClusterState {
             version,
             provisioning: "Creating".into(),
             running: true,
+            sku: serde_json::from_value(body["sku"]["name"].clone()).unwrap_or_default(),
             tier: Tier::Free,
             support_plan: SupportPlan::KubernetesOfficial,
             auto_upgrade_channel: None,

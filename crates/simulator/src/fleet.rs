@@ -22,6 +22,9 @@ use crate::{faults::FaultRule, pattern};
 /// The most clusters in one file.
 pub const MOST_CLUSTERS: usize = 200_000;
 
+/// AKS's channels for node images.
+const NODE_OS_CHANNELS: [&str; 4] = ["None", "Unmanaged", "SecurityPatch", "NodeImage"];
+
 /// The longest fleet file, in bytes.
 pub const LONGEST_FILE: usize = 16 << 20;
 
@@ -376,6 +379,9 @@ pub struct ClusterSpec {
     pub region: String,
     /// Its version; a minor such as `1.32` stays as an alias, on the minor's newest patch.
     pub version: VersionTarget,
+    /// The name of its SKU.
+    #[serde(default)]
+    pub sku: Sku,
     /// The tier of its SKU.
     #[serde(default)]
     pub tier: Tier,
@@ -385,6 +391,12 @@ pub struct ClusterSpec {
     /// AKS's own upgrade channel.
     #[serde(default)]
     pub auto_upgrade_channel: Option<String>,
+    /// AKS's own channel for node images; `None` where there is none, although AKS's default is `NodeImage`.
+    #[serde(default = "no_channel", rename = "nodeOSUpgradeChannel")]
+    pub node_os_upgrade_channel: String,
+    /// Whether AKS makes the nodes itself.
+    #[serde(default)]
+    pub node_provisioning: Option<NodeProvisioning>,
     /// Whether it is switched off.
     #[serde(default)]
     pub stopped: bool,
@@ -405,6 +417,25 @@ pub struct ClusterSpec {
     /// An operation under way at the start.
     #[serde(default)]
     pub foreign: Option<Foreign>,
+}
+
+/// The name of a cluster's SKU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sku {
+    /// Its owner decides.
+    #[default]
+    Base,
+    /// AKS Automatic: AKS upgrades it and makes its nodes.
+    Automatic,
+}
+
+/// Who makes a cluster's nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NodeProvisioning {
+    /// AKS, as pods need them.
+    Auto,
+    /// Its owner, in pools.
+    Manual,
 }
 
 /// The tier of a cluster's SKU.
@@ -493,6 +524,9 @@ fn both_plans() -> Vec<SupportPlan> {
 }
 fn official() -> SupportPlan {
     SupportPlan::KubernetesOfficial
+}
+fn no_channel() -> String {
+    "None".into()
 }
 fn updating() -> String {
     "Updating".into()
@@ -672,12 +706,37 @@ impl Behaviour {
 }
 
 impl ClusterSpec {
+    /// AKS's own upgrade channel: Automatic clusters have one whatever anybody says.
+    pub(crate) fn channel(&self) -> Option<&str> {
+        let named = self.auto_upgrade_channel.as_deref();
+        named.or((self.sku == Sku::Automatic).then_some("stable"))
+    }
+
+    /// Who makes its nodes.
+    pub(crate) fn provisioning(&self) -> NodeProvisioning {
+        let usual = match self.sku {
+            Sku::Base => NodeProvisioning::Manual,
+            Sku::Automatic => NodeProvisioning::Auto,
+        };
+        self.node_provisioning.unwrap_or(usual)
+    }
+
     fn check(&self, at: &str, region: &Region) -> Result<(), FleetFileError> {
         if self.pools.is_empty() || self.pools.len() > 100 {
             return Err(meaning(&format!("{at}.pools"), "a cluster has 1 to 100 pools".into()));
         }
         if self.support_plan == SupportPlan::AksLongTermSupport && self.tier != Tier::Premium {
             return Err(meaning(&format!("{at}.supportPlan"), "AKSLongTermSupport needs tier: Premium".into()));
+        }
+        if self.sku == Sku::Automatic && self.node_provisioning == Some(NodeProvisioning::Manual) {
+            return Err(meaning(
+                &format!("{at}.nodeProvisioning"),
+                "sku Automatic means nodeProvisioning: Auto".into(),
+            ));
+        }
+        if !NODE_OS_CHANNELS.contains(&self.node_os_upgrade_channel.as_str()) {
+            let reason = format!("use one of {}", NODE_OS_CHANNELS.join(", "));
+            return Err(meaning(&format!("{at}.nodeOSUpgradeChannel"), reason));
         }
         let mut names = BTreeSet::new();
         for pool in &self.pools {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     draw::Draw,
-    fleet::{ClusterSpec, Failing, SupportPlan, Tier},
+    fleet::{ClusterSpec, Failing, Sku, SupportPlan, Tier},
     releases::Releases,
 };
 
@@ -33,6 +33,8 @@ pub(crate) struct ClusterState {
     pub(crate) version: KubernetesVersion,
     pub(crate) provisioning: String,
     pub(crate) running: bool,
+    #[serde(default)]
+    pub(crate) sku: Sku,
     pub(crate) tier: Tier,
     pub(crate) support_plan: SupportPlan,
     pub(crate) auto_upgrade_channel: Option<String>,
@@ -288,11 +290,21 @@ impl ClusterState {
             version,
             provisioning: "Succeeded".into(),
             running: !spec.stopped,
+            sku: spec.sku,
             tier: spec.tier,
             support_plan: spec.support_plan,
-            auto_upgrade_channel: spec.auto_upgrade_channel.clone(),
+            auto_upgrade_channel: spec.channel().map(Into::into),
             tags: spec.tags.clone(),
-            properties: Map::new(),
+            properties: Map::from_iter([
+                (
+                    "autoUpgradeProfile".into(),
+                    serde_json::json!({"nodeOSUpgradeChannel": spec.node_os_upgrade_channel}),
+                ),
+                (
+                    "nodeProvisioningProfile".into(),
+                    serde_json::json!({"mode": spec.provisioning(), "defaultNodePools": "Auto"}),
+                ),
+            ]),
             pools,
             maintenance: spec.maintenance.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
             operations: VecDeque::new(),

@@ -65,10 +65,10 @@ impl Writer {
             "location": state.location,
             "name": state.name(),
             "type": "Microsoft.ContainerService/ManagedClusters",
-            "kind": "Base",
+            "kind": state.sku,
             "properties": properties,
             "identity": {"type": "SystemAssigned"},
-            "sku": {"name": "Base", "tier": state.tier},
+            "sku": {"name": state.sku, "tier": state.tier},
             "eTag": self.cluster_etag(state),
         });
         if !state.tags.is_empty() {

@@ -34,10 +34,29 @@ pub(super) fn cluster(body: Value) -> Result<Seen, Trouble> {
         etag: etag(&body),
         long_term_support: text(properties, "supportPlan") == "AKSLongTermSupport"
             && text(&body["sku"], "tier").eq_ignore_ascii_case("premium"),
-        automatic_upgrades: Vec::new(),
-        provisions_nodes: false,
+        automatic_upgrades: automatic_upgrades(&body),
+        provisions_nodes: automatic(&body)
+            || text(&properties["nodeProvisioningProfile"], "mode").eq_ignore_ascii_case("Auto"),
     };
     Ok(Seen { cluster, body })
+}
+
+/// Whether it is an AKS Automatic cluster, which upgrades itself and makes its own nodes (`behaviour.md` A3).
+fn automatic(body: &Value) -> bool {
+    text(&body["sku"], "name").eq_ignore_ascii_case("Automatic")
+}
+
+/// The channels that are on. Unmanaged is not one: it patches nodes from the inside and moves no image.
+fn automatic_upgrades(body: &Value) -> Vec<String> {
+    let profile = &body["properties"]["autoUpgradeProfile"];
+    let usual = if automatic(body) { "stable" } else { "" };
+    let upgrade = match text(profile, "upgradeChannel") {
+        "" => usual,
+        channel => channel,
+    };
+    let channels = [upgrade, text(profile, "nodeOSUpgradeChannel")];
+    let on = |channel: &&str| !["", "none", "unmanaged"].contains(&channel.to_ascii_lowercase().as_str());
+    channels.into_iter().filter(on).map(str::to_owned).collect()
 }
 
 /// Reads an agent pool resource.

@@ -148,16 +148,19 @@ async fn d6_a_region_is_read_once_in_five_minutes_however_many_ask() {
 
 #[test]
 fn a_driver_reaches_what_it_is_told_to() {
-    let reaches = |reach: Reach| {
+    const ARC: &str = "/subscriptions/s1/resourceGroups/g/providers/Microsoft.Kubernetes/connectedClusters/edge";
+    let reaches_id = |reach: Reach, id: &str| {
         let transport = Fake::new().transport();
         let tokens = Tokens::new(TokenSource::None, "r", transport.clone());
         let config = AksConfig { reach, ..config() };
         AksDriver::new(config, transport, tokens, clock())
             .expect("config")
-            .reaches(&ID.to_uppercase().parse().expect("id"))
+            .reaches(&id.to_uppercase().parse().expect("id"))
     };
+    let reaches = |reach: Reach| reaches_id(reach, ID);
     let set = |text: &str| [text.to_owned()].into();
     assert!(reaches(Reach::Everything));
+    assert!(!reaches_id(Reach::Everything, ARC), "no AKS driver is for what is connected through Arc");
     assert!(reaches(Reach::Subscriptions(set("s1"))) && !reaches(Reach::Subscriptions(set("s2"))));
     assert!(reaches(Reach::Clusters(set(&ID.to_lowercase()))) && !reaches(Reach::Clusters(set("/other"))));
 }

@@ -341,7 +341,8 @@ async fn recorded_clusters_at_rest_and_at_work() {
         cluster.pools[0].image.as_ref().map(|image| image.as_str()),
         Some("AKSUbuntu-2204containerd-202510.29.0")
     );
-    assert!(cluster.settled_well() && !cluster.long_term_support);
+    assert!(cluster.settled_well() && !cluster.long_term_support && !cluster.provisions_nodes);
+    assert_eq!((cluster.version_channel(), cluster.image_channel()), (None, Some("NodeImage")));
 
     let Some(lts) = recording("mc_get_lts_2024-03") else { return };
     let cluster = seen(&lts, 0).await;
@@ -352,6 +353,8 @@ async fn recorded_clusters_at_rest_and_at_work() {
     for (at, word) in [(1, Some("Updating")), (2, Some("Updating")), (4, None)] {
         assert_eq!(seen(&busy, at).await.busy(), word);
     }
+    let automatic = seen(&busy, 4).await;
+    assert!(automatic.provisions_nodes && automatic.version_channel() == Some("stable"), "{automatic:?}");
     let Some(image) = recording("mc_get_while_pool_upgrades_image_2022-11") else { return };
     let cluster = seen(&image, 1).await;
     assert_eq!(

@@ -59,6 +59,8 @@ fn a_wrong_fleet_file_is_refused_with_the_place_and_the_reason() {
         ),
         (with("").replace("version: \"1.32.6\"", "version: \"1.29\""), "no patch of 1.29"),
         (cluster("supportPlan: AKSLongTermSupport"), "needs tier: Premium"),
+        (cluster("nodeOSUpgradeChannel: Always"), "Unmanaged"),
+        (cluster("sku: Automatic, nodeProvisioning: Manual"), "nodeProvisioning: Auto"),
         (with("").replace("\"1.33.2\"", "\"1.34.2\""), "1.34.2 is not a patch of 1.33"),
         (with("  - { name: c1, region: westeurope, version: 1.32.6, pools: [{ name: p }] }\n"), "another cluster"),
         (with("templates: [{ count: 1, cluster: { name: \"{m}\" } }]\n"), "'{m}' is not a placeholder"),

@@ -242,3 +242,35 @@ async fn aks_wire_7_maintenance_configurations_are_echoed_with_a_start_date() {
     cloud.get(path).await.expect(404);
     assert!(cloud.accepted().await.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn aks_wire_d6_channels_sku_and_node_provisioning_are_as_the_fleet_file_has_them() {
+    let more = [
+        "sku: Automatic",
+        "nodeProvisioning: Auto",
+        "autoUpgradeChannel: patch, nodeOSUpgradeChannel: SecurityPatch",
+        "sku: Base",
+    ];
+    let clusters = more.iter().enumerate().map(|(n, fields)| {
+        format!("  - {{ name: x{n}, region: westeurope, version: 1.32.6, pools: [{{ name: p }}], {fields} }}\n")
+    });
+    let cloud = cloud(&with(&clusters.collect::<String>())).await;
+    let mut seen = Vec::new();
+    for n in 0..more.len() {
+        let body = cloud.get(&format!("x{n}")).await.expect(200).body;
+        let properties = &body["properties"];
+        seen.push(json!([
+            body["sku"]["name"],
+            properties["autoUpgradeProfile"]["upgradeChannel"],
+            properties["autoUpgradeProfile"]["nodeOSUpgradeChannel"],
+            properties["nodeProvisioningProfile"]["mode"],
+        ]));
+    }
+    let expected = [
+        json!(["Automatic", "stable", "None", "Auto"]),
+        json!(["Base", null, "None", "Auto"]),
+        json!(["Base", "patch", "SecurityPatch", "Manual"]),
+        json!(["Base", null, "None", "Manual"]),
+    ];
+    assert_eq!(seen, expected);
+}
