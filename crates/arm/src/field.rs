@@ -79,6 +79,11 @@ impl<'a> Field<'a> {
         self.value.as_str().ok_or_else(|| self.expected("a string"))
     }
 
+    /// True or false.
+    pub fn truth(&self) -> Result<bool, ArmError> {
+        self.value.as_bool().ok_or_else(|| self.expected("true or false"))
+    }
+
     /// A string that holds a number or percentage. A bare number is a common slip, so it gets its own words.
     pub fn text_of_number(&self) -> Result<&'a str, ArmError> {
         match self.value {

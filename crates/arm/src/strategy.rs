@@ -1,7 +1,7 @@
 //! Update strategies on the wire (`arm-api.md` §9, §13; `behaviour.md` A5, A6).
 
 use flotta_model::{
-    GateConfig, GateKind, Group, Selector, Stage, Strategy,
+    Budget, GateConfig, GateKind, Group, Selector, Stage, Strategy, SuccessFloor,
     gate::{ScheduledStart, Weekday},
 };
 use serde_json::{Map, Value, json};
@@ -46,6 +46,8 @@ fn stage(field: &Field<'_>) -> Result<Stage, ArmError> {
         selector: selector(field)?,
         max_concurrency: max_concurrency(field)?,
         max_allowed_failures: max_allowed_failures(field)?,
+        budget: budget(field)?,
+        min_success: min_success(field)?,
         after_wait_seconds: match field.get("afterStageWaitInSeconds")? {
             Some(seconds) => seconds.seconds()?,
             None => 0,
@@ -61,6 +63,8 @@ fn group(field: &Field<'_>) -> Result<Group, ArmError> {
         selector: selector(field)?,
         max_concurrency: max_concurrency(field)?,
         max_allowed_failures: max_allowed_failures(field)?,
+        budget: budget(field)?,
+        min_success: min_success(field)?,
         before_gates: gates(field, "beforeGates")?,
         after_gates: gates(field, "afterGates")?,
     })
@@ -83,6 +87,22 @@ fn max_allowed_failures(field: &Field<'_>) -> Result<Option<flotta_model::Failur
     match limit.text_of_number()? {
         "" => Ok(None),
         _ => limit.parse().map(Some),
+    }
+}
+
+fn budget(field: &Field<'_>) -> Result<Budget, ArmError> {
+    Ok(match field.get("strict")?.map(|strict| strict.truth()).transpose()? {
+        Some(true) => Budget::Strict,
+        Some(false) | None => Budget::Watched,
+    })
+}
+
+/// An empty text is unset, as with the failures.
+fn min_success(field: &Field<'_>) -> Result<Option<SuccessFloor>, ArmError> {
+    let Some(floor) = field.get("minSuccess")? else { return Ok(None) };
+    match floor.text_of_number()? {
+        "" => Ok(None),
+        _ => floor.parse().map(Some),
     }
 }
 
@@ -166,6 +186,8 @@ fn render_stage(stage: &Stage) -> Value {
     render_selector(&mut object, stage.selector.as_ref());
     render_text(&mut object, "maxConcurrency", stage.max_concurrency);
     render_text(&mut object, "maxAllowedFailures", stage.max_allowed_failures);
+    render_budget(&mut object, stage.budget);
+    render_text(&mut object, "minSuccess", stage.min_success);
     render_gates(&mut object, "beforeGates", &stage.before_gates);
     render_gates(&mut object, "afterGates", &stage.after_gates);
     Value::Object(object)
@@ -177,6 +199,8 @@ fn render_group(group: &Group) -> Value {
     render_selector(&mut object, group.selector.as_ref());
     render_text(&mut object, "maxConcurrency", group.max_concurrency);
     render_text(&mut object, "maxAllowedFailures", group.max_allowed_failures);
+    render_budget(&mut object, group.budget);
+    render_text(&mut object, "minSuccess", group.min_success);
     render_gates(&mut object, "beforeGates", &group.before_gates);
     render_gates(&mut object, "afterGates", &group.after_gates);
     Value::Object(object)
@@ -191,6 +215,15 @@ fn render_selector(object: &mut Map<String, Value>, selector: Option<&Selector>)
 fn render_text(object: &mut Map<String, Value>, key: &str, value: Option<impl ToString>) {
     if let Some(value) = value {
         object.insert(key.into(), value.to_string().into());
+    }
+}
+
+fn render_budget(object: &mut Map<String, Value>, budget: Budget) {
+    match budget {
+        Budget::Watched => {}
+        Budget::Strict => {
+            object.insert("strict".into(), true.into());
+        }
     }
 }
 
