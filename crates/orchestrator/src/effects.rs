@@ -11,7 +11,7 @@ use flotta_engine::{
     run::{Sighting, Ticket},
     upgrade::{self, Needs, Target},
 };
-use flotta_model::{Cluster, ClusterId, Hold, KubernetesVersion, Step, UpgradeType, VersionTarget};
+use flotta_model::{Cluster, ClusterId, Goal, Hold, KubernetesVersion, Step, UpgradeType, VersionTarget};
 use jiff::SignedDuration;
 use tokio::{sync::mpsc, task::AbortHandle};
 
@@ -82,18 +82,7 @@ impl Context {
 
     /// Looks at a member's cluster, once.
     async fn sight(&self, ticket: Ticket, driver: &dyn ClusterDriver, machines: bool) -> Result<Sighting, Trouble> {
-        let cluster = self.cluster(ticket);
-        let upgrade = self.plan.goal.upgrade();
-        let images = upgrade != UpgradeType::ControlPlaneOnly;
-        let look = Look { target: self.version, images, machines };
-        let seen = driver.observe(cluster, look).await?;
-        let offer = match self.version {
-            Some(version) if seen.version < version => {
-                Some(driver.catalogue(cluster, &seen.location).await?.offer(version))
-            }
-            _ => None,
-        };
-        Ok(Sighting { cluster: seen, offer, claimed_by: None })
+        sight(driver, self.cluster(ticket), &self.plan.goal, self.version, machines).await
     }
 
     /// The first step that the engine will ask for, if it is to be one.
@@ -109,6 +98,25 @@ impl Context {
     fn claimed_by(&self, cluster: &ClusterId) -> Option<String> {
         self.shared.claims.other_holder(cluster.key(), self.holder.run).map(|other| other.label.to_string())
     }
+}
+
+/// Looks at a cluster, once, for what a goal needs to know of it.
+pub async fn sight(
+    driver: &dyn ClusterDriver,
+    cluster: &ClusterId,
+    goal: &Goal,
+    version: Option<KubernetesVersion>,
+    machines: bool,
+) -> Result<Sighting, Trouble> {
+    let images = goal.upgrade() != UpgradeType::ControlPlaneOnly;
+    let seen = driver.observe(cluster, Look { target: version, images, machines }).await?;
+    let offer = match version {
+        Some(version) if seen.version < version => {
+            Some(driver.catalogue(cluster, &seen.location).await?.offer(version))
+        }
+        _ => None,
+    };
+    Ok(Sighting { cluster: seen, offer, claimed_by: None })
 }
 
 /// Grows with each failure in a row.
@@ -332,7 +340,7 @@ pub fn resolve(context: &Context) -> Running {
         let context = context.clone();
         async move {
             loop {
-                if let Some(version) = newest_patch(&context).await {
+                if let Some(version) = newest_patch(&context.shared, &context.plan).await {
                     return context.tell(Input::TargetResolved(version)).await;
                 }
                 context.pause(Duration::from_secs(300)).await;
@@ -342,11 +350,12 @@ pub fn resolve(context: &Context) -> Running {
     context.clone().spawn(Work::ResolveTarget, task)
 }
 
-async fn newest_patch(context: &Context) -> Option<KubernetesVersion> {
-    let Some(VersionTarget::Minor { major, minor }) = context.plan.goal.version() else { return None };
+/// The newest patch of a plan's minor that any of its regions offers.
+pub async fn newest_patch(shared: &Shared, plan: &Plan) -> Option<KubernetesVersion> {
+    let Some(VersionTarget::Minor { major, minor }) = plan.goal.version() else { return None };
     let mut newest = None;
-    for (location, cluster) in regions(context).await {
-        let Some(driver) = context.shared.driver(&cluster) else { continue };
+    for (location, cluster) in regions(shared, plan).await {
+        let Some(driver) = shared.driver(&cluster) else { continue };
         match driver.catalogue(&cluster, &location).await {
             Ok(catalogue) => newest = newest.max(catalogue.newest_patch(major, minor)),
             Err(trouble) => tracing::info!(location, %trouble, "a region's versions cannot be read"),
@@ -356,9 +365,9 @@ async fn newest_patch(context: &Context) -> Option<KubernetesVersion> {
 }
 
 /// The regions of the run, each with a cluster in it.
-async fn regions(context: &Context) -> BTreeMap<String, ClusterId> {
+async fn regions(shared: &Shared, plan: &Plan) -> BTreeMap<String, ClusterId> {
     let mut regions = BTreeMap::new();
-    for member in &context.plan.members {
+    for member in &plan.members {
         if let Some(location) = &member.location {
             regions.entry(location.to_string()).or_insert_with(|| member.cluster.clone());
         }
@@ -366,8 +375,8 @@ async fn regions(context: &Context) -> BTreeMap<String, ClusterId> {
     if !regions.is_empty() {
         return regions;
     }
-    for member in context.plan.members.iter().take(10) {
-        let Some(driver) = context.shared.driver(&member.cluster) else { continue };
+    for member in plan.members.iter().take(10) {
+        let Some(driver) = shared.driver(&member.cluster) else { continue };
         if let Ok(Cluster { location, .. }) = driver.observe(&member.cluster, Look::default()).await {
             regions.entry(location).or_insert_with(|| member.cluster.clone());
         }
