@@ -4,8 +4,10 @@
 //! |---|---|
 //! | [`plan`] | a strategy and the members of a fleet, resolved into who moves where and within which limits |
 //! | [`upgrade`] | what a cluster needs to get from here to there |
+//! | [`check`] | what would happen to a member, and what stands in its way |
 //! | [`run`] | an update run: a state machine that is told what happened and answers with events |
 
+pub mod check;
 pub mod plan;
 pub mod run;
 pub mod upgrade;

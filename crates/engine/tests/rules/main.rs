@@ -1,6 +1,7 @@
 //! Every rule of an update run, by name.
 
 mod bench;
+mod check;
 mod holds;
 mod limits;
 mod rollup;
