@@ -11,7 +11,7 @@ use std::{collections::VecDeque, error::Error, hint::black_box, sync::Arc, time:
 
 use flotta_engine::{
     Event, Input, Plan, Run, Work,
-    run::{Sighting, State, Ticket},
+    run::{Sighting, State, Ticket, Windows},
 };
 use flotta_model::{
     Cluster, Fault, Goal, Group, Hold, KubernetesVersion, Member, Pool, Provisioning, Stage, Strategy, UpgradeType,
@@ -95,10 +95,10 @@ fn sighting(version: KubernetesVersion) -> Result<Box<Sighting>, Box<dyn Error>>
         pools: ["system", "user"].map(pool).into(),
         etag: Some("etag".into()),
         long_term_support: false,
-            automatic_upgrades: Vec::new(),
-            provisions_nodes: false,
+        automatic_upgrades: Vec::new(),
+        provisions_nodes: false,
     };
-    Ok(Box::new(Sighting { cluster, offer: None, claimed_by: None }))
+    Ok(Box::new(Sighting { cluster, offer: None, claimed_by: None, window: None }))
 }
 
 /// Answers work in the order in which it came up.
@@ -129,9 +129,22 @@ impl Drive {
 
     fn finish(&mut self) -> Result<usize, Box<dyn Error>> {
         let mut events = self.step(&Input::Start)?;
+        events += self.read_windows()?;
         while let Some(member) = self.queue.pop_front() {
             let Some(work) = self.run.work_of(member) else { continue };
             events += self.answer(member, &work)?;
+            events += self.read_windows()?;
+        }
+        Ok(events)
+    }
+
+    /// No member has a window.
+    fn read_windows(&mut self) -> Result<usize, Box<dyn Error>> {
+        let mut events = 0;
+        while self.run.reading() {
+            let mut windows = Windows::default();
+            self.run.windows_to_read().into_iter().for_each(|member| windows.add(member, None));
+            events += self.step(&Input::WindowsSeen(windows))?;
         }
         Ok(events)
     }
@@ -154,13 +167,13 @@ impl Drive {
                 self.there[at] = true;
                 self.step(&Input::StepSucceeded(*ticket))
             }
-            Work::ResolveTarget => Err("the version is exact".into()),
+            Work::ResolveTarget | Work::ReadWindows => Err("not the work of a member".into()),
         }
     }
 
     /// Tells what was seen, without making it anew each time.
     fn seen(&mut self, ticket: Ticket, there: bool) -> Result<usize, Box<dyn Error>> {
-        let spare = Box::new(Sighting { cluster: self.empty(), offer: None, claimed_by: None });
+        let spare = Box::new(Sighting { cluster: self.empty(), offer: None, claimed_by: None, window: None });
         let seen = std::mem::replace(if there { &mut self.arrived } else { &mut self.behind }, spare);
         let input = Input::Seen(ticket, seen);
         let events = self.step(&input);

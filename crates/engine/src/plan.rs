@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use flotta_model::{ClusterId, FailureLimit, GateConfig, Goal, Group, Member, Name, Selector, Stage, Strategy};
+use flotta_model::{Budget, ClusterId, FailureLimit, GateConfig, Goal, Group, Member, Name, Selector, Stage, Strategy};
 use serde::{Deserialize, Serialize};
 
 /// Who moves where, within which limits.
@@ -22,6 +22,9 @@ pub struct Plan {
     /// Seconds that a cluster may be stopped or out of reach before its member fails.
     #[serde(default = "default_patience")]
     pub patience_seconds: u32,
+    /// Who created the run, for gates that somebody else must approve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<String>,
 }
 
 /// A stage with its limits as numbers.
@@ -37,6 +40,12 @@ pub struct PlanStage {
     pub max_concurrency: u32,
     /// Failures allowed; `None`: judged through its groups.
     pub max_allowed_failures: Option<u32>,
+    /// How that limit is kept.
+    #[serde(default, skip_serializing_if = "Budget::is_default")]
+    pub budget: Budget,
+    /// Members that must be where they should be in the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_success: Option<u32>,
     /// Seconds to wait after it; 0: none.
     pub after_wait_seconds: u32,
     /// What must be passed before it.
@@ -58,6 +67,12 @@ pub struct PlanGroup {
     pub max_concurrency: u32,
     /// Failures allowed; `None`: as many as the stage allows.
     pub max_allowed_failures: Option<u32>,
+    /// How that limit is kept.
+    #[serde(default, skip_serializing_if = "Budget::is_default")]
+    pub budget: Budget,
+    /// Members that must be where they should be in the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_success: Option<u32>,
     /// What must be passed before it.
     pub before_gates: Vec<GateConfig>,
     /// What must be passed after it.
@@ -133,6 +148,7 @@ impl Plan {
             members: Vec::new(),
             uncovered: Uncovered::default(),
             patience_seconds: default_patience(),
+            created_by: None,
         };
         let mut places: BTreeMap<&Name, u32> = BTreeMap::new();
         let mut overlaps: Vec<(&Name, u32, u32)> = Vec::new();
@@ -203,6 +219,8 @@ impl Plan {
             members,
             max_concurrency: concurrency.min(Strategy::MOST_CONCURRENCY),
             max_allowed_failures: failures,
+            budget: stage.budget,
+            min_success: stage.min_success.map(|floor| floor.resolve(count)),
             after_wait_seconds: stage.after_wait_seconds,
             before_gates: stage.before_gates.clone(),
             after_gates: stage.after_gates.clone(),
@@ -256,6 +274,8 @@ impl Plan {
             members,
             max_concurrency: group.max_concurrency.map_or(1, |limit| limit.resolve(count)),
             max_allowed_failures: group.max_allowed_failures.map(|limit: FailureLimit| limit.resolve(count)),
+            budget: group.budget,
+            min_success: group.min_success.map(|floor| floor.resolve(count)),
             before_gates: group.before_gates.clone(),
             after_gates: group.after_gates.clone(),
         });

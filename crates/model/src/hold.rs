@@ -57,6 +57,18 @@ impl Hold {
         }
     }
 
+    /// How often it is seen whether the hold is still there, in seconds. A claim that is given back wakes by itself.
+    pub fn looked_at_every(&self) -> u32 {
+        match self {
+            Self::OtherOperation(_) | Self::Throttled => 30,
+            Self::Claimed { .. } | Self::Unreachable(_) => 60,
+            Self::ClusterStopped => 120,
+            Self::NoDriver | Self::CredentialsRefused(_) => 300,
+            Self::VersionNotInRegion { .. } => 600,
+            Self::StoppedBetweenSteps { .. } => 3600,
+        }
+    }
+
     /// Whether a hold that never ends becomes a failure after the run's patience.
     pub fn wears_out(&self) -> bool {
         matches!(self, Self::ClusterStopped | Self::Unreachable(_))

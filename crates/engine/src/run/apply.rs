@@ -5,6 +5,7 @@ use jiff::Timestamp;
 
 use super::{
     event::{Event, Skipped},
+    gates::Timing,
     state::{Held, MemberPhase, Outcome, Phase, Pledge, Run, RunPhase, Wait},
 };
 
@@ -17,7 +18,7 @@ impl Run {
                 self.core.times.started = Some(at);
                 self.set_run_phase(RunPhase::Going);
             }
-            Event::Resumed => self.resume(),
+            Event::Resumed => self.resume(at),
             Event::StopAsked => self.halt(RunPhase::Stopping),
             Event::Stopped => self.set_run_phase(RunPhase::Stopped),
             Event::FailedFast { .. } => self.halt(RunPhase::Failing),
@@ -42,6 +43,14 @@ impl Run {
                     *wait = Wait::Over { since: Some(since), at, skipped: false };
                 }
             }
+            Event::GateReached { .. }
+            | Event::GateApproved { .. }
+            | Event::GateOpened(_)
+            | Event::GateRejected { .. }
+            | Event::GateExpired(_) => self.apply_to_gate(event, at),
+            Event::WindowsRead { new, members } => self.read_windows(new, members, at),
+            Event::WindowsStale(group) => self.core.groups[*group as usize].windows_stale = true,
+            Event::WindowTurned { window, open, next } => self.turn_window(*window, *open, *next),
             Event::StageEnded(stage, outcome) => self.end_stage(*stage, *outcome, at),
             Event::GroupEnded(group, outcome) => self.end_group(*group, *outcome, at),
             _ => self.apply_to_member(event, at),
@@ -51,8 +60,9 @@ impl Run {
     fn apply_to_member(&mut self, event: &Event, at: Timestamp) {
         match event {
             Event::MemberStarted(member) => self.start_member(*member, at),
-            Event::StepIntended { member, step, guard, left } => {
-                let pledge = Pledge { step: step.clone(), guard: guard.clone(), at, left: *left };
+            Event::StepIntended { member, step, guard, left, not_after } => {
+                let pledge =
+                    Pledge { step: step.clone(), guard: guard.clone(), at, left: *left, not_after: *not_after };
                 self.set_phase(*member, MemberPhase::Intended(Box::new(pledge)));
             }
             Event::StepAccepted { member, operation, .. } => {
@@ -77,13 +87,14 @@ impl Run {
                 if state.steps_done == 0 {
                     state.times.started = None;
                 }
-                self.set_phase(*member, MemberPhase::Waiting);
+                self.put_back(*member);
             }
-            Event::MemberEnded { member, outcome, message, fault } => {
+            Event::MemberEnded { member, outcome, message, fault, there } => {
                 let state = &mut self.core.members[*member as usize];
                 state.times.completed = Some(at);
                 state.message = message.as_deref().map(Into::into);
                 state.fault = fault.clone().map(Box::new);
+                state.there = *there;
                 self.set_phase(*member, MemberPhase::Ended(*outcome));
             }
             other => unreachable!("{other:?} is not about a member"),
@@ -104,6 +115,12 @@ impl Run {
         } else {
             self.refresh_stage(stage as u32);
         }
+    }
+
+    /// A member begins nothing for now: it waits for its turn, or for its window.
+    fn put_back(&mut self, member: u32) {
+        let phase = self.at_rest(member);
+        self.set_phase(member, phase);
     }
 
     fn set_run_phase(&mut self, phase: RunPhase) {
@@ -151,6 +168,9 @@ impl Run {
         state.phase = Phase::Ended(outcome);
         state.times.completed = Some(at);
         self.core.stages[stage as usize].groups_ended[outcome as usize] += 1;
+        if outcome == Outcome::Skipped {
+            self.skip_gates_of_group(group, at);
+        }
         self.refresh_group(group);
     }
 
@@ -159,6 +179,7 @@ impl Run {
         state.phase = Phase::Ended(outcome);
         state.times.completed = Some(at);
         if outcome != Outcome::Failed {
+            let state = &mut self.core.stages[stage as usize];
             state.wait = match state.wait {
                 Wait::Running { since, until } => {
                     Wait::Over { since: Some(since), at, skipped: state.skip_asked && at < until }
@@ -168,15 +189,31 @@ impl Run {
             };
         }
         self.skipping.remove(&stage);
+        if outcome == Outcome::Skipped {
+            self.skip_gates_of_stage(stage, at);
+        }
         self.refresh_stage(stage);
     }
 
+    /// What stands before and after a group that was left out is left out too.
+    fn skip_gates_of_group(&mut self, group: u32, at: Timestamp) {
+        for timing in [Timing::Before, Timing::After] {
+            self.skip_gates(self.group_gates(group, timing), at);
+        }
+    }
+
+    fn skip_gates_of_stage(&mut self, stage: u32, at: Timestamp) {
+        for timing in [Timing::Before, Timing::After] {
+            self.skip_gates(self.stage_gates(stage, timing), at);
+        }
+    }
+
     /// Members that were only looked at have not begun anything: they go back, and give up their slots.
-    fn halt(&mut self, phase: RunPhase) {
+    pub(super) fn halt(&mut self, phase: RunPhase) {
         let looking: Vec<u32> = self.active.iter().copied().filter(|member| self.untouched(*member)).collect();
         for member in looking {
             self.core.members[member as usize].times.started = None;
-            self.set_phase(member, MemberPhase::Waiting);
+            self.put_back(member);
         }
         self.set_run_phase(phase);
     }
@@ -188,9 +225,10 @@ impl Run {
     }
 
     /// Failed members of the current stage are tried again and leave the counts; what they belong to is open again.
-    fn resume(&mut self) {
+    fn resume(&mut self, at: Timestamp) {
         self.core.times.completed = None;
         self.core.phase = RunPhase::Going;
+        self.ask_again(at);
         let Some(stage) = self.core.current else { return };
         if matches!(self.stage(stage).phase, Phase::Ended(Outcome::Completed | Outcome::Skipped)) {
             return;
@@ -209,7 +247,7 @@ impl Run {
             let back = |phase: &MemberPhase| matches!(phase, MemberPhase::Held(held) if matches!(held.hold, Hold::StoppedBetweenSteps { .. }));
             for member in self.members_of(group, back) {
                 self.core.members[member as usize].message = None;
-                self.set_phase(member, MemberPhase::Waiting);
+                self.put_back(member);
             }
         }
         if reopened {
@@ -238,7 +276,7 @@ impl Run {
         state.steps_done = 0;
         state.times = Default::default();
         (state.message, state.fault, state.operation) = (None, None, None);
-        self.set_phase(member, MemberPhase::Waiting);
+        self.put_back(member);
     }
 
     fn reopen_group(&mut self, group: u32) {
@@ -269,6 +307,7 @@ impl Run {
                 self.reopen_failed_stage(stage);
                 self.core.stages[stage as usize].skip_asked = true;
                 self.skipping.insert(stage);
+                self.skip_gates_of_stage(stage, at);
                 for group in self.plan.stages[stage as usize].groups.clone() {
                     self.skip_group(group, at);
                 }
@@ -293,6 +332,7 @@ impl Run {
         for member in self.plan.groups[group as usize].members.clone() {
             self.skip_member(member, at);
         }
+        self.skip_gates_of_group(group, at);
         self.reopen_group(group);
     }
 

@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     apply::SKIPPED,
     event::{Event, Input, Refusal, Sighting, SkipTarget, Skipped, Ticket},
+    gates::Timing,
     state::{Held, MemberPhase, Outcome, Phase, Run, RunPhase, State, Wait},
 };
 use crate::upgrade::{Needs, Target};
@@ -41,8 +42,10 @@ impl Run {
             Input::Skip(targets) => self.skip_targets(targets),
             Input::TargetResolved(version) if self.unresolved() => Ok(vec![Event::TargetResolved(*version)]),
             Input::TargetResolved(_) => Ok(Vec::new()),
+            Input::Gate { gate, decision, by, comment } => self.decide_gate(*gate, *decision, by, comment.as_deref()),
+            Input::WindowsSeen(windows) => Ok(self.windows_seen(windows, now)),
             Input::MemberLeft(member) => Ok(self.member_left(*member)),
-            Input::Seen(ticket, sighting) => Ok(self.seen(*ticket, sighting)),
+            Input::Seen(ticket, sighting) => Ok(self.seen(*ticket, sighting, now)),
             Input::Held(ticket, hold) => Ok(self.held(*ticket, hold)),
             Input::Unfit(ticket, why) => Ok(self.unfit(*ticket, why)),
             Input::Accepted { ticket, operation, adopted } => Ok(self.accepted(*ticket, operation, *adopted)),
@@ -126,7 +129,9 @@ impl Run {
     fn member_left(&self, member: u32) -> Vec<Event> {
         let Some(state) = self.core.members.get(member as usize) else { return Vec::new() };
         match state.phase {
-            MemberPhase::Waiting | MemberPhase::Held(_) => vec![skipped(member, "member left the fleet")],
+            MemberPhase::Waiting | MemberPhase::Shut | MemberPhase::Held(_) => {
+                vec![skipped(member, "member left the fleet")]
+            }
             MemberPhase::Looking if state.steps_done == 0 => vec![skipped(member, "member left the fleet")],
             _ => Vec::new(),
         }
@@ -137,7 +142,7 @@ impl Run {
         self.core.members.get(ticket.member as usize).is_some_and(|state| state.turn == ticket.turn)
     }
 
-    fn seen(&self, ticket: Ticket, sighting: &Sighting) -> Vec<Event> {
+    fn seen(&self, ticket: Ticket, sighting: &Sighting, now: Timestamp) -> Vec<Event> {
         if !self.current(ticket) {
             return Vec::new();
         }
@@ -150,12 +155,25 @@ impl Run {
             (MemberPhase::Looking, Needs::Steps(_)) if self.shut_out(ticket.member) => {
                 vec![Event::MemberReleased(ticket.member)]
             }
-            (MemberPhase::Looking, Needs::Steps(steps)) => self.next_step(ticket.member, steps, sighting),
+            (MemberPhase::Looking, Needs::Steps(_)) if self.shut_now(sighting, now) => {
+                let mut events = self.window_seen(ticket.member, sighting.window.as_ref(), now);
+                events.push(self.window_closed(ticket.member));
+                events
+            }
+            (MemberPhase::Looking, Needs::Steps(steps)) => {
+                let mut events = self.window_seen(ticket.member, sighting.window.as_ref(), now);
+                events.extend(self.next_step(ticket.member, steps, sighting, now));
+                events
+            }
             (MemberPhase::Looking, Needs::Nothing(why)) => vec![self.there(ticket.member, why)],
             (MemberPhase::Looking, Needs::Unfit(why)) => self.unfit(ticket, &why),
             (MemberPhase::Looking, Needs::Never(fault)) => vec![self.failed(ticket.member, fault)],
             (MemberPhase::Held(held), Needs::Hold(hold)) => self.still_held(ticket.member, held, hold),
-            (MemberPhase::Held(_), _) => vec![Event::MemberReleased(ticket.member)],
+            (MemberPhase::Held(_), _) => {
+                let mut events = self.window_seen(ticket.member, sighting.window.as_ref(), now);
+                events.push(Event::MemberReleased(ticket.member));
+                events
+            }
             _ => Vec::new(),
         }
     }
@@ -175,7 +193,24 @@ impl Run {
         self.member(member).steps_done == 0 && !self.group_open(self.plan.group_of(member))
     }
 
-    fn next_step(&self, member: u32, steps: Vec<Step>, sighting: &Sighting) -> Vec<Event> {
+    /// Whether the window that was seen with a cluster keeps it from being changed now.
+    fn shut_now(&self, sighting: &Sighting, now: Timestamp) -> bool {
+        self.phase() != RunPhase::Stopping && sighting.window.as_ref().is_some_and(|window| !window.is_open(now))
+    }
+
+    /// A member whose window has closed gives its slot back; one that somebody had left out does not wait for it.
+    fn window_closed(&self, member: u32) -> Event {
+        let state = self.member(member);
+        match (state.skip_asked, state.steps_done) {
+            (false, _) => Event::MemberReleased(member),
+            (true, 0) => skipped(member, SKIPPED),
+            (true, done) => {
+                skipped(member, &format!("{SKIPPED} Stopped after step {done}: its maintenance window closed."))
+            }
+        }
+    }
+
+    fn next_step(&self, member: u32, steps: Vec<Step>, sighting: &Sighting, now: Timestamp) -> Vec<Event> {
         let state = self.member(member);
         let left = steps.len() as u32;
         if self.phase() == RunPhase::Stopping && !state.skip_asked {
@@ -194,7 +229,8 @@ impl Run {
             Some(pool) => cluster.pools.iter().find(|seen| seen.name == pool).and_then(|seen| seen.etag.clone()),
             None => cluster.etag.clone(),
         };
-        vec![Event::StepIntended { member, step, guard, left }]
+        let not_after = sighting.window.as_ref().and_then(|window| window.closes(now));
+        vec![Event::StepIntended { member, step, guard, left, not_after }]
     }
 
     /// The member's cluster is where it should be: by our doing, or it was before.
@@ -202,8 +238,13 @@ impl Run {
         let state = self.member(member);
         match (state.skip_asked, state.moved) {
             (true, _) => skipped(member, &format!("{SKIPPED} Its upgrade had begun and completed.")),
-            (false, true) => Event::MemberEnded { member, outcome: Outcome::Completed, message: None, fault: None },
-            (false, false) => skipped(member, &format!("Nothing to do: {why}")),
+            (false, true) => {
+                Event::MemberEnded { member, outcome: Outcome::Completed, message: None, fault: None, there: false }
+            }
+            (false, false) => {
+                let message = Some(format!("Nothing to do: {why}"));
+                Event::MemberEnded { member, outcome: Outcome::Skipped, message, fault: None, there: true }
+            }
         }
     }
 
@@ -222,7 +263,7 @@ impl Run {
             return skipped(member, &format!("{SKIPPED} Its upgrade had begun and failed: {fault}"));
         }
         let message = Some(fault.message.clone());
-        Event::MemberEnded { member, outcome: Outcome::Failed, message, fault: Some(fault) }
+        Event::MemberEnded { member, outcome: Outcome::Failed, message, fault: Some(fault), there: false }
     }
 
     fn still_held(&self, member: u32, held: &Held, hold: Hold) -> Vec<Event> {
@@ -330,11 +371,16 @@ impl Run {
     }
 
     fn stage_failed(&self, stage: u32) -> bool {
-        let [_, failed, _] = self.stage(stage).groups_ended;
-        failed > 0 || self.stage_over(stage)
+        let [_, failed, skipped] = self.stage(stage).groups_ended;
+        let skipped = skipped as usize == self.plan.stages[stage as usize].groups.len();
+        failed > 0 || self.stage_over(stage) || (!skipped && self.stage_short(stage))
     }
 
     fn go_on(&self, now: Timestamp) -> Vec<Event> {
+        let due = self.due_gates(now);
+        if !due.is_empty() {
+            return due;
+        }
         let Some(stage) = self.core.current else { return self.enter_next(0) };
         if let Phase::Ended(_) = self.stage(stage).phase {
             return self.enter_next(stage + 1);
@@ -345,8 +391,14 @@ impl Run {
         if self.all_groups_ended(stage) || (self.stage_over(stage) && self.stage(stage).counts.running == 0) {
             return self.close_stage(stage, now);
         }
-        let worn = self.worn_out(now);
-        if worn.is_empty() { self.start_members(stage) } else { worn }
+        let sources: [Source; 5] = [
+            Self::reach_gates,
+            |run, _, now| run.worn_out(now),
+            |run, _, now| run.due_windows(now),
+            Self::stale_windows,
+            |run, stage, _| run.start_members(stage),
+        ];
+        sources.iter().map(|source| source(self, stage, now)).find(|events| !events.is_empty()).unwrap_or_default()
     }
 
     /// A group in which a limit of zero failures, its own or its stage's, was exceeded.
@@ -378,17 +430,26 @@ impl Run {
         if skipped as usize == plan.groups.len() {
             return vec![Event::StageEnded(stage, Outcome::Skipped)];
         }
-        match state.wait {
+        // The wait and the gates after a stage begin together; it is done when both are.
+        let mut events = self.reach(self.stage_gates(stage, Timing::After), now);
+        let waits = match state.wait {
             Wait::Idle if plan.after_wait_seconds > 0 => {
                 let length = SignedDuration::from_secs(i64::from(plan.after_wait_seconds));
                 let until = now.saturating_add(length).unwrap_or(Timestamp::MAX);
-                vec![Event::WaitStarted { stage, until }]
+                events.push(Event::WaitStarted { stage, until });
+                true
             }
-            Wait::Running { until, .. } if now < until => Vec::new(),
-            Wait::Running { .. } => vec![Event::WaitEnded(stage)],
-            _ if !plan.after_gates.is_empty() => Vec::new(),
-            _ => vec![Event::StageEnded(stage, Outcome::Completed)],
+            Wait::Running { until, .. } if until <= now => {
+                events.push(Event::WaitEnded(stage));
+                true
+            }
+            Wait::Running { .. } => true,
+            Wait::Idle | Wait::Over { .. } => false,
+        };
+        if events.is_empty() && !waits && !self.stage_gated_after(stage) {
+            events.push(Event::StageEnded(stage, Outcome::Completed));
         }
+        events
     }
 
     /// Members that were held for longer than the run has patience.
@@ -405,8 +466,7 @@ impl Run {
 
     /// Gives free slots to members: in turn to the group with the fewest running, inside a group in its order.
     fn start_members(&self, stage: u32) -> Vec<Event> {
-        let limit = self.plan.stages[stage as usize].max_concurrency;
-        let free = limit.saturating_sub(self.stage(stage).counts.running) as usize;
+        let free = self.stage_room(stage).saturating_sub(self.stage(stage).counts.running) as usize;
         if free == 0 || self.startable.is_empty() {
             return Vec::new();
         }
@@ -417,7 +477,7 @@ impl Run {
             let Some(((running, group), mut ready)) = queues.pop_first() else { break };
             let Some((_, member)) = ready.next() else { continue };
             events.push(Event::MemberStarted(*member));
-            if running + 1 < self.plan.groups[group as usize].max_concurrency {
+            if running + 1 < self.group_room(group) {
                 queues.insert((running + 1, group), ready);
             }
         }
@@ -428,6 +488,9 @@ impl Run {
     const MOST_AT_ONCE: usize = 1000;
 }
 
+/// What may follow in a stage that is under way.
+type Source = fn(&Run, u32, Timestamp) -> Vec<Event>;
+
 fn skipped(member: u32, message: &str) -> Event {
-    Event::MemberEnded { member, outcome: Outcome::Skipped, message: Some(message.into()), fault: None }
+    Event::MemberEnded { member, outcome: Outcome::Skipped, message: Some(message.into()), fault: None, there: false }
 }

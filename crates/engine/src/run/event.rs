@@ -1,10 +1,14 @@
 //! What a run is told, what it answers, and what should be going on because of it.
 
-use flotta_model::{Cluster, Fault, Hold, KubernetesVersion, Name, Offer, Step};
+use flotta_model::{Cluster, Fault, Hold, KubernetesVersion, MaintenanceWindow, Name, Offer, Step};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::state::{Outcome, State};
+use super::{
+    gates::Decision,
+    state::{Outcome, State},
+    windows::Windows,
+};
 
 /// What happened outside, or what somebody wants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +23,20 @@ pub enum Input {
     Skip(Vec<SkipTarget>),
     /// The version that the run's minor means.
     TargetResolved(KubernetesVersion),
+    /// Somebody decided on a gate.
+    Gate {
+        /// Its number in the run.
+        gate: u32,
+        /// What they want.
+        decision: Decision,
+        /// Who they are.
+        by: String,
+        /// Their own words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        comment: Option<String>,
+    },
+    /// Maintenance windows of members were read.
+    WindowsSeen(Windows),
     /// A member's cluster was looked at.
     Seen(Ticket, Box<Sighting>),
     /// A member's cluster could not be looked at, or cannot be changed just now.
@@ -55,6 +73,9 @@ pub struct Sighting {
     /// The run that has a claim on the cluster, if not this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_by: Option<String>,
+    /// When it may be changed; absent: at any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<MaintenanceWindow>,
 }
 
 /// Which effect an answer belongs to. An answer whose turn has passed is stale and changes nothing.
@@ -125,6 +146,55 @@ pub enum Event {
     },
     /// The wait after a stage ran to its end.
     WaitEnded(u32),
+    /// A gate was reached: it is closed until it is opened.
+    GateReached {
+        /// Its number in the run.
+        gate: u32,
+        /// When it opens (ScheduledStart) or expires (Approval) by itself.
+        due: Option<Timestamp>,
+    },
+    /// Somebody approved a gate, or wants it open before its time.
+    GateApproved {
+        /// The gate.
+        gate: u32,
+        /// Who.
+        by: String,
+        /// Their own words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        comment: Option<String>,
+    },
+    /// A gate opened.
+    GateOpened(u32),
+    /// Somebody rejected a gate: nothing new starts.
+    GateRejected {
+        /// The gate.
+        gate: u32,
+        /// Who.
+        by: String,
+        /// Their own words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        comment: Option<String>,
+    },
+    /// A gate was not approved in time: nothing new starts.
+    GateExpired(u32),
+    /// Maintenance windows of members were read.
+    WindowsRead {
+        /// Windows not known before; they are numbered on from those that are.
+        new: Vec<MaintenanceWindow>,
+        /// Members with the number of their window; without one where they have none.
+        members: Vec<(u32, Option<u32>)>,
+    },
+    /// What was read of a group is old, and somebody waits for it.
+    WindowsStale(u32),
+    /// A window opened or closed, or it is known now how it stands.
+    WindowTurned {
+        /// Its number in the run.
+        window: u32,
+        /// Whether it is open.
+        open: bool,
+        /// When it turns next.
+        next: Option<Timestamp>,
+    },
     /// A stage ended.
     StageEnded(u32, Outcome),
     /// A group ended.
@@ -141,6 +211,9 @@ pub enum Event {
         guard: Option<String>,
         /// Steps there were left, with this one.
         left: u32,
+        /// It must not be sent from this instant on: the window closes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        not_after: Option<Timestamp>,
     },
     /// The provider took the step.
     StepAccepted {
@@ -169,6 +242,9 @@ pub enum Event {
         message: Option<String>,
         /// What went wrong.
         fault: Option<Fault>,
+        /// It was where it should be when its turn came.
+        #[serde(default)]
+        there: bool,
     },
 }
 
@@ -203,6 +279,17 @@ pub enum Refusal {
         /// The state it is in.
         state: State,
     },
+    /// The run has no such gate.
+    #[error("the run has no gate number {0}")]
+    NoSuchGate(u32),
+    /// The gate does not allow it.
+    #[error("{gate}: {reason}")]
+    Gate {
+        /// The gate, as people call it.
+        gate: String,
+        /// Why not, and the way out.
+        reason: String,
+    },
     /// Nothing was named.
     #[error("name at least one target to skip")]
     NoTargets,
@@ -213,6 +300,8 @@ pub enum Refusal {
 pub enum Work {
     /// Find out which version the run's minor means.
     ResolveTarget,
+    /// Read the windows of [`super::Run::windows_to_read`], and answer with [`Input::WindowsSeen`].
+    ReadWindows,
     /// Look at a member's cluster, wait for the provider's budget for the step it needs, answer with
     /// [`Input::Seen`] or [`Input::Held`].
     Look(Ticket),

@@ -1,13 +1,20 @@
 //! The state of a run: what is remembered of each member, group and stage, and what is kept in order so that no event
 //! has to look at everything.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use flotta_model::{Fault, Hold, KubernetesVersion, Step};
+use flotta_model::{Budget, Fault, Hold, KubernetesVersion, MaintenanceWindow, Step};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::event::{Ticket, Work};
+use super::{
+    event::{Ticket, Work},
+    gates::{Gate, Layout},
+    windows::{Window, WindowOf},
+};
 use crate::plan::Plan;
 
 /// The states that people see, at every level (`behaviour.md` B).
@@ -112,6 +119,8 @@ pub struct Times {
 pub enum MemberPhase {
     /// Its turn has not come.
     Waiting,
+    /// Its maintenance window is closed.
+    Shut,
     /// It has a slot; its cluster is looked at.
     Looking,
     /// A step was committed to and is being sent.
@@ -135,6 +144,9 @@ pub struct Pledge {
     pub at: Timestamp,
     /// Steps there were left, with this one.
     pub left: u32,
+    /// It must not be sent any more from this instant on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_after: Option<Timestamp>,
 }
 
 /// What holds a member, since when.
@@ -174,6 +186,15 @@ pub struct Member {
     /// A step of this run was accepted for its cluster, in whatever attempt.
     #[serde(default)]
     pub moved: bool,
+    /// It was where it should be when its turn came.
+    #[serde(default)]
+    pub there: bool,
+    /// Its maintenance window, as last read.
+    #[serde(default)]
+    pub window: WindowOf,
+    /// How often that window had closed when it was first read.
+    #[serde(default)]
+    pub closings_before: u32,
 }
 
 /// How many members are in each state. All counts of a scope add up to its members.
@@ -191,6 +212,9 @@ pub struct Counts {
     pub failed: u32,
     /// Left out, or there already.
     pub skipped: u32,
+    /// Among the skipped, those that were there already.
+    #[serde(default)]
+    pub there: u32,
 }
 
 impl Counts {
@@ -198,11 +222,16 @@ impl Counts {
         match phase {
             MemberPhase::Waiting => &mut self.not_started,
             MemberPhase::Looking | MemberPhase::Intended(_) | MemberPhase::Moving(_) => &mut self.running,
-            MemberPhase::Held(_) => &mut self.pending,
+            MemberPhase::Shut | MemberPhase::Held(_) => &mut self.pending,
             MemberPhase::Ended(Outcome::Completed) => &mut self.completed,
             MemberPhase::Ended(Outcome::Failed) => &mut self.failed,
             MemberPhase::Ended(Outcome::Skipped) => &mut self.skipped,
         }
+    }
+
+    /// Members that are where they should be.
+    pub fn succeeded(&self) -> u32 {
+        self.completed + self.there
     }
 
     /// Members that are done, however.
@@ -229,21 +258,36 @@ pub struct Group {
     /// Its members by state.
     #[serde(skip)]
     pub counts: Counts,
-    /// Members that may take a slot: first those that were under way before, then by place.
+    /// When all windows of its members were read last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows_read: Option<Timestamp>,
+    /// They are to be read again.
+    #[serde(default)]
+    pub windows_stale: bool,
+    /// Members whose turn has not come, and whose window was not read yet.
     #[serde(skip)]
-    pub(super) ready: BTreeSet<(Class, u32)>,
+    pub(super) unread: u32,
+    /// Members whose window is closed.
+    #[serde(skip)]
+    pub(super) shut: u32,
+    /// Members that may take a slot, the most urgent first.
+    #[serde(skip)]
+    pub(super) ready: BTreeSet<(Urgency, u32)>,
     /// The key under which it stands in [`Run::startable`], if it does.
     #[serde(skip)]
     pub(super) listed: Option<(u32, u32)>,
 }
 
-/// The order in which members of a group take slots.
+/// The order in which members of a group take slots (`behaviour.md` B4); inside a class, by place in the group. Members
+/// whose window is closed are not among them, however soon it opens: an idle slot helps nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Class {
+pub(super) enum Urgency {
     /// Under way before, between two steps.
     Returning,
-    /// Not begun.
-    Fresh,
+    /// Its window is open now.
+    OpenNow,
+    /// It has no window.
+    AnyTime,
 }
 
 /// What is remembered of a stage.
@@ -284,6 +328,18 @@ pub struct Run {
     pub(super) held: BTreeSet<u32>,
     /// When members whose hold wears out will have waited long enough.
     pub(super) wearing: BTreeSet<(Timestamp, u32)>,
+    /// Members that wait, by their window.
+    pub(super) behind: BTreeMap<u32, BTreeSet<u32>>,
+    /// When windows turn that somebody waits behind.
+    pub(super) windows_due: BTreeSet<(Timestamp, u32)>,
+    /// The windows that are known, by what they are.
+    pub(super) window_numbers: BTreeMap<MaintenanceWindow, u32>,
+    /// Where the gates are.
+    pub(super) layout: Arc<Layout>,
+    /// When gates open or expire by themselves.
+    pub(super) gates_due: BTreeSet<(Timestamp, u32)>,
+    /// Groups of which gates are reached and not asked for yet.
+    pub(super) reaching: BTreeSet<u32>,
 }
 
 /// The part of a run from which the rest can be rebuilt: what a snapshot keeps.
@@ -296,6 +352,10 @@ pub(super) struct Core {
     pub stages: Vec<Stage>,
     pub groups: Vec<Group>,
     pub members: Vec<Member>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<Gate>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<Window>,
 }
 
 impl Run {
@@ -312,12 +372,19 @@ impl Run {
             fault: None,
             skip_asked: false,
             moved: false,
+            there: false,
+            window: WindowOf::Unread,
+            closings_before: 0,
         };
         let group = Group {
             phase: Phase::Idle,
             times: Times::default(),
             skip_asked: false,
             counts: Counts::default(),
+            windows_read: None,
+            windows_stale: false,
+            unread: 0,
+            shut: 0,
             ready: BTreeSet::new(),
             listed: None,
         };
@@ -337,6 +404,8 @@ impl Run {
             stages: vec![stage; plan.stages.len()],
             groups: vec![group; plan.groups.len()],
             members: vec![member; plan.members.len()],
+            gates: Vec::new(),
+            windows: Vec::new(),
         };
         Self::rebuilt(plan, core)
     }
@@ -359,12 +428,16 @@ impl Run {
     fn rebuilt(plan: Arc<Plan>, mut core: Core) -> Self {
         for group in &mut core.groups {
             (group.counts, group.listed) = (Counts::default(), None);
+            (group.unread, group.shut) = (0, 0);
             group.ready.clear();
         }
         for stage in &mut core.stages {
             (stage.counts, stage.groups_ended) = (Counts::default(), [0; 3]);
         }
+        let window_numbers = core.windows.iter().enumerate();
+        let window_numbers = window_numbers.map(|(number, known)| (known.window.clone(), number as u32)).collect();
         let mut run = Self {
+            layout: Arc::new(Layout::of(&plan)),
             plan,
             core,
             counts: Counts::default(),
@@ -374,7 +447,13 @@ impl Run {
             active: BTreeSet::new(),
             held: BTreeSet::new(),
             wearing: BTreeSet::new(),
+            behind: BTreeMap::new(),
+            windows_due: BTreeSet::new(),
+            window_numbers,
+            gates_due: BTreeSet::new(),
+            reaching: BTreeSet::new(),
         };
+        run.list_gates();
         for member in 0..run.core.members.len() as u32 {
             run.count_in(member);
         }
@@ -404,9 +483,20 @@ impl Run {
         *groups[group].counts.slot(&state.phase) += 1;
         *stages[stage].counts.slot(&state.phase) += 1;
         *self.counts.slot(&state.phase) += 1;
+        for counts in [&mut groups[group].counts, &mut stages[stage].counts, &mut self.counts] {
+            counts.there += u32::from(state.succeeded_before());
+        }
         match &state.phase {
-            MemberPhase::Waiting => {
-                groups[group].ready.insert((state.class(), member));
+            MemberPhase::Waiting => match state.urgency() {
+                Some(urgency) => {
+                    groups[group].ready.insert((urgency, member));
+                    self.stand_behind(member);
+                }
+                None => groups[group].unread += 1,
+            },
+            MemberPhase::Shut => {
+                groups[group].shut += 1;
+                self.stand_behind(member);
             }
             MemberPhase::Looking | MemberPhase::Intended(_) | MemberPhase::Moving(_) => {
                 self.active.insert(member);
@@ -429,9 +519,20 @@ impl Run {
         *groups[group].counts.slot(&state.phase) -= 1;
         *stages[stage].counts.slot(&state.phase) -= 1;
         *self.counts.slot(&state.phase) -= 1;
+        for counts in [&mut groups[group].counts, &mut stages[stage].counts, &mut self.counts] {
+            counts.there -= u32::from(state.succeeded_before());
+        }
         match &state.phase {
-            MemberPhase::Waiting => {
-                groups[group].ready.remove(&(state.class(), member));
+            MemberPhase::Waiting => match state.urgency() {
+                Some(urgency) => {
+                    groups[group].ready.remove(&(urgency, member));
+                    self.leave_from_behind(member);
+                }
+                None => groups[group].unread -= 1,
+            },
+            MemberPhase::Shut => {
+                groups[group].shut -= 1;
+                self.leave_from_behind(member);
             }
             MemberPhase::Looking | MemberPhase::Intended(_) | MemberPhase::Moving(_) => {
                 self.active.remove(&member);
@@ -460,45 +561,60 @@ impl Run {
         }
     }
 
-    /// Whether a group has more failures than it may have.
+    /// Whether a group has more failures than it may have, or has used up a strict budget with members left to move.
     pub(super) fn group_over(&self, group: u32) -> bool {
-        let failed = self.core.groups[group as usize].counts.failed;
-        failed > 0 && self.failures_allowed(group).is_some_and(|limit| failed > limit)
+        let plan = &self.plan.groups[group as usize];
+        over(&self.group(group).counts, self.failures_allowed(group), plan.budget)
     }
 
-    /// Whether a stage has more failures than it allows.
+    /// The same of a stage.
     pub(super) fn stage_over(&self, stage: u32) -> bool {
-        let limit = self.plan.stages[stage as usize].max_allowed_failures;
-        limit.is_some_and(|limit| self.core.stages[stage as usize].counts.failed > limit)
+        let plan = &self.plan.stages[stage as usize];
+        over(&self.stage(stage).counts, plan.max_allowed_failures, plan.budget)
     }
 
-    /// Whether gates that nobody can pass yet stand before a stage that has members left to move.
-    pub(super) fn stage_gated(&self, stage: u32) -> bool {
-        let state = &self.core.stages[stage as usize];
-        let left = state.counts.total() > state.counts.ended();
-        !self.plan.stages[stage as usize].before_gates.is_empty() && left && !state.skip_asked
+    /// Members of a group that may move at once: a strict budget must bear that all of them fail.
+    pub(super) fn group_room(&self, group: u32) -> u32 {
+        let plan = &self.plan.groups[group as usize];
+        room(&self.group(group).counts, plan.max_concurrency, plan.max_allowed_failures, plan.budget)
+    }
+
+    /// The same of a stage.
+    pub(super) fn stage_room(&self, stage: u32) -> u32 {
+        let plan = &self.plan.stages[stage as usize];
+        room(&self.stage(stage).counts, plan.max_concurrency, plan.max_allowed_failures, plan.budget)
+    }
+
+    /// Whether too few members of a group that is done are where they should be.
+    pub(super) fn group_short(&self, group: u32) -> bool {
+        short(&self.group(group).counts, self.plan.groups[group as usize].min_success)
+    }
+
+    /// The same of a stage.
+    pub(super) fn stage_short(&self, stage: u32) -> bool {
+        let ended = self.all_groups_ended(stage);
+        ended && short(&self.stage(stage).counts, self.plan.stages[stage as usize].min_success)
     }
 
     /// Whether a group may start members: its stage is under way, its target is known, nothing is
     /// exceeded, nothing is closed.
     pub(super) fn group_open(&self, group: u32) -> bool {
-        let plan = &self.plan.groups[group as usize];
+        let stage = self.plan.groups[group as usize].stage;
         self.core.phase == RunPhase::Going
             && !self.unresolved()
-            && self.core.current == Some(plan.stage)
-            && !self.stage_gated(plan.stage)
-            && plan.before_gates.is_empty()
+            && self.core.current == Some(stage)
+            && !self.stage_gated(stage)
+            && !self.group_gated(group)
             && !matches!(self.core.groups[group as usize].phase, Phase::Ended(_))
             && !self.group_over(group)
-            && !self.stage_over(plan.stage)
+            && !self.stage_over(stage)
     }
 
-    /// Brings a group's place among the startable and the closable up to date.
+    /// Brings a group's place among the startable, the closable and those that reach a gate up to date.
     pub(super) fn refresh_group(&mut self, group: u32) {
-        let plan = &self.plan.groups[group as usize];
         let state = &self.core.groups[group as usize];
         let running = state.counts.running;
-        let wants = !state.ready.is_empty() && running < plan.max_concurrency && self.group_open(group);
+        let wants = !state.ready.is_empty() && running < self.group_room(group) && self.group_open(group);
         let key = wants.then_some((running, group));
         if key != state.listed {
             if let Some(old) = state.listed {
@@ -511,6 +627,11 @@ impl Run {
             self.closable.insert(group);
         } else {
             self.closable.remove(&group);
+        }
+        if self.group_reaches(group).is_some() {
+            self.reaching.insert(group);
+        } else {
+            self.reaching.remove(&group);
         }
     }
 
@@ -527,9 +648,18 @@ impl Run {
             () if self.group_over(group) => Some(Outcome::Failed),
             () if !all_ended => None,
             () if state.skip_asked || state.counts.skipped == state.counts.total() => Some(Outcome::Skipped),
-            () if !plan.after_gates.is_empty() => None,
+            () if self.group_short(group) => Some(Outcome::Failed),
+            () if self.group_gated_after(group) => None,
             () => Some(Outcome::Completed),
         }
+    }
+
+    /// Whether a group is done but for its gates.
+    pub(super) fn group_done(&self, group: u32) -> bool {
+        let state = self.group(group);
+        let all_ended = state.counts.ended() == state.counts.total();
+        let skipped = state.skip_asked || state.counts.skipped == state.counts.total();
+        all_ended && !skipped && !self.group_over(group) && !self.group_short(group)
     }
 
     /// Brings all groups of a stage up to date.
@@ -594,12 +724,14 @@ impl Run {
         if self.core.phase != RunPhase::Going {
             return None;
         }
+        let turns = self.windows_due.first().map(|(at, _)| *at);
+        let opens = self.gates_due.first().map(|(at, _)| *at);
         let wait = self.core.current.and_then(|stage| match self.stage(stage).wait {
             Wait::Running { until, .. } => Some(until),
             _ => None,
         });
         let worn = self.wearing.first().map(|(at, _)| *at);
-        wait.into_iter().chain(worn).min()
+        wait.into_iter().chain(worn).chain(turns).chain(opens).chain(self.next_reading()).min()
     }
 
     /// Whether [`Work::ResolveTarget`] is among the work, without asking for all of it.
@@ -611,7 +743,8 @@ impl Run {
     pub fn work(&self) -> Vec<Work> {
         let resolve = self.resolving().then_some(Work::ResolveTarget);
         let members = self.active.iter().chain(&self.held).filter_map(|member| self.work_of(*member));
-        resolve.into_iter().chain(members).collect()
+        let read = self.reading().then_some(Work::ReadWindows);
+        resolve.into_iter().chain(read).chain(members).collect()
     }
 
     /// What should be going on outside for a member.
@@ -625,14 +758,50 @@ impl Run {
             MemberPhase::Held(held) if !matches!(held.hold, Hold::StoppedBetweenSteps { .. }) => {
                 self.group_open(self.plan.group_of(member)).then_some(Work::Probe(ticket))
             }
-            MemberPhase::Waiting | MemberPhase::Held(_) | MemberPhase::Ended(_) => None,
+            MemberPhase::Waiting | MemberPhase::Shut | MemberPhase::Held(_) | MemberPhase::Ended(_) => None,
         }
     }
 }
 
+/// Whether a scope has failed more than it may, or may not risk to go on.
+fn over(counts: &Counts, limit: Option<u32>, budget: Budget) -> bool {
+    let Some(limit) = limit else { return false };
+    let left = counts.not_started + counts.pending;
+    counts.failed > limit || (budget == Budget::Strict && counts.failed == limit && limit > 0 && left > 0)
+}
+
+/// How many members of a scope may move at once.
+fn room(counts: &Counts, concurrency: u32, limit: Option<u32>, budget: Budget) -> u32 {
+    match (budget, limit) {
+        (Budget::Strict, Some(limit)) => concurrency.min(limit.saturating_sub(counts.failed)),
+        _ => concurrency,
+    }
+}
+
+/// How many members of a scope in which nothing has failed may move at once.
+pub(super) fn strict_room(concurrency: u32, limit: Option<u32>, budget: Budget) -> u32 {
+    room(&Counts::default(), concurrency, limit, budget)
+}
+
+/// Whether fewer members of a scope are where they should be than must be.
+fn short(counts: &Counts, floor: Option<u32>) -> bool {
+    floor.is_some_and(|floor| counts.succeeded() < floor)
+}
+
 impl Member {
-    pub(super) fn class(&self) -> Class {
-        if self.steps_done > 0 { Class::Returning } else { Class::Fresh }
+    /// How urgent a member is that waits for its turn; unknown before its window was read.
+    pub(super) fn urgency(&self) -> Option<Urgency> {
+        match self.window {
+            WindowOf::Unread => None,
+            _ if self.steps_done > 0 => Some(Urgency::Returning),
+            WindowOf::In(_) => Some(Urgency::OpenNow),
+            WindowOf::Free => Some(Urgency::AnyTime),
+        }
+    }
+
+    /// Whether it was where it should be without this run.
+    fn succeeded_before(&self) -> bool {
+        self.there && self.phase == MemberPhase::Ended(Outcome::Skipped)
     }
 
     /// The step that was committed to, if one is open.

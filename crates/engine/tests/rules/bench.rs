@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use flotta_engine::{
     Event, Input, Plan, Refusal, Run, Work,
-    run::{Part, Reason, RunSnapshot, Sighting, SkipTarget, State, Ticket, Why},
+    run::{Part, Reason, RunSnapshot, Sighting, SkipTarget, State, Ticket, Why, Windows},
 };
 use flotta_model::{
-    Cluster, Fault, GateConfig, Goal, Group, Hold, KubernetesVersion, Member, Name, Pool, Provisioning, Stage,
-    Strategy, UpgradeType, GateKind,
+    Cluster, Fault, GateConfig, GateKind, Goal, Group, Hold, KubernetesVersion, MaintenanceWindow, Member, Name, Pool,
+    Provisioning, Stage, Strategy, UpgradeType,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -52,8 +52,8 @@ pub fn old_cluster() -> Cluster {
         pools: vec![pool],
         etag: Some("cluster-1".into()),
         long_term_support: false,
-            automatic_upgrades: Vec::new(),
-            provisions_nodes: false,
+        automatic_upgrades: Vec::new(),
+        provisions_nodes: false,
     }
 }
 
@@ -129,6 +129,8 @@ pub struct Bench {
     pub now: Timestamp,
     pub journal: Vec<(Timestamp, Event)>,
     pub clusters: Vec<Cluster>,
+    /// Maintenance windows, by member.
+    pub windows: Vec<Option<MaintenanceWindow>>,
 }
 
 impl Bench {
@@ -145,7 +147,8 @@ impl Bench {
     pub fn of_plan(plan: Plan) -> Self {
         let clusters = vec![old_cluster(); plan.members.len()];
         let run = Run::new(Arc::new(plan));
-        Self { run, now: "2026-01-05T08:00:00Z".parse().expect("time"), journal: Vec::new(), clusters }
+        let windows = vec![None; clusters.len()];
+        Self { run, now: "2026-01-05T08:00:00Z".parse().expect("time"), journal: Vec::new(), clusters, windows }
     }
 
     pub fn started(stages: &[&str]) -> Self {
@@ -154,8 +157,22 @@ impl Bench {
         bench
     }
 
-    /// One step; afterwards the fold of the journal and the snapshot must both equal the run.
+    /// One step, and the windows read that it asks for; those events are not told.
     pub fn step(&mut self, input: &Input) -> Result<Vec<Event>, Refusal> {
+        let mut events = self.step_alone(input)?;
+        while self.run.reading() {
+            let mut windows = Windows::default();
+            for member in self.run.windows_to_read() {
+                windows.add(member, self.windows[member as usize].clone());
+            }
+            let read = |event: &Event| !matches!(event, Event::WindowsRead { .. });
+            events.extend(self.step_alone(&Input::WindowsSeen(windows))?.into_iter().filter(read));
+        }
+        Ok(events)
+    }
+
+    /// One step; afterwards the fold of the journal and the snapshot must both equal the run.
+    pub fn step_alone(&mut self, input: &Input) -> Result<Vec<Event>, Refusal> {
         let before = self.run.clone();
         let answer = self.run.step(input, self.now);
         match &answer {
@@ -252,8 +269,9 @@ impl Bench {
     }
 
     pub fn seen(&self, member: &str) -> Input {
-        let cluster = self.clusters[self.index(member) as usize].clone();
-        Input::Seen(self.ticket(member), Box::new(Sighting { cluster, offer: None, claimed_by: None }))
+        let index = self.index(member) as usize;
+        let (cluster, window) = (self.clusters[index].clone(), self.windows[index].clone());
+        Input::Seen(self.ticket(member), Box::new(Sighting { cluster, offer: None, claimed_by: None, window }))
     }
 
     /// The cluster is looked at.
@@ -348,8 +366,8 @@ impl Bench {
         assert_eq!(self.states(), expect);
     }
 
-    pub fn message(&self, member: &str) -> &str {
-        self.run.member(self.index(member)).message.as_deref().unwrap_or("")
+    pub fn message(&self, member: &str) -> String {
+        self.run.message(self.index(member)).unwrap_or_default().into_owned()
     }
 
     pub fn attempt(&self, member: &str) -> u32 {
@@ -357,13 +375,12 @@ impl Bench {
     }
 
     pub fn why(&self, part: Part) -> Vec<Why> {
-        self.run.waiting_on(part).into_iter().map(|reason| reason.why).collect()
+        self.run.waiting_on(part, self.now).into_iter().map(|reason| untitled(reason.why)).collect()
     }
 
     pub fn why_member(&self, member: &str) -> Why {
-        let reasons: Vec<Reason> = self.run.waiting_on(Part::Member(self.index(member)));
-        assert_eq!(reasons.len(), 1, "{member}: {reasons:?}");
-        reasons[0].why.clone()
+        let reasons: Vec<Reason> = self.run.waiting_on(Part::Member(self.index(member)), self.now);
+        untitled(reasons.first().unwrap_or_else(|| panic!("nothing holds {member}")).why.clone())
     }
 
     /// Drives every member to its end; `fails` names those that fail once. Returns the most members that ran at once:
@@ -386,6 +403,18 @@ impl Bench {
             if fails.contains(&member.as_str()) { self.fail(&member) } else { self.finish(&member) }
         }
     }
+}
+
+/// A reason whose gate goes by its place alone.
+fn untitled(why: Why) -> Why {
+    match why {
+        Why::Gate { of, .. } => at_gate(of.as_str()),
+        other => other,
+    }
+}
+
+pub fn at_gate(of: &str) -> Why {
+    Why::Gate { of: name(of), gate: String::new() }
 }
 
 fn letter(state: State) -> char {

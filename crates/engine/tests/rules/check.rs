@@ -17,7 +17,7 @@ fn full() -> Goal {
 }
 
 fn sighted(cluster: Cluster, offer: Option<Offer>) -> Looked {
-    Looked::Seen(Box::new(Sighting { cluster, offer, claimed_by: None }))
+    Looked::Seen(Box::new(Sighting { cluster, offer, claimed_by: None, window: None }))
 }
 
 fn judge(goal: &Goal, cluster: Cluster) -> Verdict {
@@ -193,6 +193,7 @@ fn d4_what_passes_by_itself_is_a_warning_and_what_does_not_an_error() {
         cluster: old_cluster(),
         offer: Some(Offer::Yes),
         claimed_by: Some("shop/other".into()),
+        window: None,
     }));
     check(
         &Verdict::of(&full(), Some(v(TARGET)), &managed(), &claimed),

@@ -36,7 +36,7 @@ fn a8_a_run_of_pending_members_alone_is_pending() {
         bench.message("a-0"),
         "no driver reaches this cluster; see whether its id is right and flotta drives its subscription"
     );
-    let reasons = bench.run.waiting_on(Part::Stage(0));
+    let reasons = bench.run.waiting_on(Part::Stage(0), bench.now);
     assert_eq!((reasons.len(), &reasons[0].why, reasons[0].members), (1, &Why::Held(Hold::NoDriver), 1));
 }
 
@@ -44,7 +44,8 @@ fn a8_a_run_of_pending_members_alone_is_pending() {
 fn choice_one_cluster_in_two_runs_is_held_by_the_first() {
     let mut bench = Bench::started(&["s / a x1"]);
     let claimed = |bench: &Bench, by: Option<&str>| {
-        let sighting = Sighting { cluster: bench.clusters[0].clone(), offer: None, claimed_by: by.map(Into::into) };
+        let sighting =
+            Sighting { cluster: bench.clusters[0].clone(), offer: None, claimed_by: by.map(Into::into), window: None };
         Input::Seen(bench.ticket("a-0"), Box::new(sighting))
     };
     let input = claimed(&bench, Some("fleet/other"));
@@ -150,7 +151,8 @@ fn a5_a_member_that_is_never_going_to_get_there_fails() {
 #[test]
 fn d4_a_version_not_in_the_region_makes_the_member_pending() {
     let mut bench = Bench::started(&["s / a x1"]);
-    let sighting = Sighting { cluster: bench.clusters[0].clone(), offer: Some(Offer::NotYet), claimed_by: None };
+    let sighting =
+        Sighting { cluster: bench.clusters[0].clone(), offer: Some(Offer::NotYet), claimed_by: None, window: None };
     bench.tell(Input::Seen(bench.ticket("a-0"), Box::new(sighting)));
     bench.check("Pending; s Pending; a Pending P");
     assert!(bench.message("a-0").contains("not available in region westeurope"), "{}", bench.message("a-0"));
@@ -160,7 +162,7 @@ fn d4_a_version_not_in_the_region_makes_the_member_pending() {
 fn choice_lts_target_and_cluster_without_it_fails_with_what_it_needs() {
     let mut bench = Bench::started(&["s / a x1"]);
     let offer = Some(Offer::WithLongTermSupport);
-    let sighting = Sighting { cluster: bench.clusters[0].clone(), offer, claimed_by: None };
+    let sighting = Sighting { cluster: bench.clusters[0].clone(), offer, claimed_by: None, window: None };
     bench.tell(Input::Seen(bench.ticket("a-0"), Box::new(sighting)));
     bench.check("Failed; s Failed; a Failed F");
     assert!(bench.message("a-0").contains("AKSLongTermSupport"), "{}", bench.message("a-0"));

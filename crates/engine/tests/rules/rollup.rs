@@ -8,7 +8,7 @@ use flotta_engine::{
 };
 use flotta_model::{Stage, Strategy, UpgradeType};
 
-use crate::bench::{Bench, ends, goal, member, name};
+use crate::bench::{Bench, at_gate, ends, goal, member, name};
 
 #[test]
 fn a4_without_a_strategy_members_go_one_by_one() {
@@ -169,10 +169,10 @@ fn b4_the_wait_begins_when_the_members_are_done_and_the_next_stage_after_it() {
     assert_eq!(bench.run.wait_state(0), State::Running);
     let until = bench.now + jiff::SignedDuration::from_secs(60);
     assert_eq!(bench.run.next_wake(), Some(until));
-    let reasons = bench.run.waiting_on(Part::Run);
+    let reasons = bench.run.waiting_on(Part::Run, bench.now);
     let stage_wait = reasons.iter().find(|reason| reason.why == Why::StageWait(name("one"))).expect("a stage wait");
     assert_eq!(stage_wait.until, Some(until));
-    let member = &bench.run.waiting_on(Part::Member(1))[0];
+    let member = &bench.run.waiting_on(Part::Member(1), bench.now)[0];
     assert_eq!((&member.why, member.until), (&Why::EarlierStage(name("one")), Some(until)));
     bench.advance(59);
     assert_eq!(bench.tell(Input::Tick), [], "not yet");
@@ -199,7 +199,7 @@ fn b4_a_wait_is_over_although_after_gates_are_left_and_wakes_nobody_again() {
     bench.check("Pending; one Pending; a Completed C");
     assert_eq!(bench.run.wait_state(0), State::Completed);
     assert_eq!(bench.run.next_wake(), None);
-    assert_eq!(bench.why(Part::Run), [Why::Gate(name("one"))]);
+    assert_eq!(bench.why(Part::Run), [at_gate("one")]);
 }
 
 #[test]
@@ -249,8 +249,8 @@ fn a6_a_gate_before_a_stage_holds_it_and_starts_no_member() {
     let mut bench = Bench::started(&["one gate / a x1 / b gate x1 / empty x0"]);
     bench.check("Pending; one Pending; a NotStarted N; b NotStarted N; empty Skipped ");
     assert!(bench.run.work().is_empty());
-    assert_eq!(bench.why(Part::Run), [Why::Gate(name("one"))]);
-    assert_eq!(bench.why_member("b-0"), Why::Gate(name("one")));
+    assert_eq!(bench.why(Part::Run), [at_gate("one")]);
+    assert_eq!(bench.why_member("b-0"), at_gate("one"));
     assert_eq!(bench.run.stage(0).times.started, None);
     assert!(bench.run.times().started.is_some());
     bench.advance(1_000_000);
@@ -263,8 +263,8 @@ fn a6_a_gate_before_a_group_holds_that_group_only() {
     bench.check("Running; one Running; a Pending N; b Running R");
     bench.finish("b-0");
     bench.check("Pending; one Pending; a Pending N; b Completed C");
-    assert_eq!(bench.why(Part::Run), [Why::Gate(name("a"))]);
-    assert_eq!(bench.why_member("a-0"), Why::Gate(name("a")));
+    assert_eq!(bench.why(Part::Run), [at_gate("a")]);
+    assert_eq!(bench.why_member("a-0"), at_gate("a"));
 }
 
 #[test]
@@ -273,13 +273,13 @@ fn a6_gates_after_a_group_or_stage_hold_what_follows() {
     bench.finish("a-0");
     bench.check("Pending; one Pending; a Pending C; two NotStarted; b NotStarted N");
     for part in [Part::Group(0), Part::Stage(0)] {
-        assert_eq!(bench.why(part), [Why::Gate(name("a"))]);
+        assert_eq!(bench.why(part), [at_gate("a")]);
     }
-    assert!(bench.why(Part::Run).contains(&Why::Gate(name("a"))));
+    assert!(bench.why(Part::Run).contains(&at_gate("a")));
     let mut bench = Bench::started(&["one aftergate / a x1", "two / b x1"]);
     bench.finish("a-0");
     bench.check("Pending; one Pending; a Completed C; two NotStarted; b NotStarted N");
-    assert_eq!(bench.why(Part::Stage(0)), [Why::Gate(name("one"))]);
+    assert_eq!(bench.why(Part::Stage(0)), [at_gate("one")]);
 }
 
 #[test]

@@ -542,7 +542,7 @@ impl Outlook {
     pub fn of(run: &Run, now: Timestamp) -> Self {
         let view = View::of(run);
         let pending = |state: State, part: Part| match state {
-            State::Pending => run.waiting_on(part),
+            State::Pending => run.waiting_on(part, now),
             _ => Vec::new(),
         };
         let stages = view.stages.iter().zip(0..).map(|(scope, at)| pending(scope.state, Part::Stage(at))).collect();
@@ -551,10 +551,10 @@ impl Outlook {
             now,
             work: run.work(),
             wake: run.next_wake(),
-            run: if view.counts.running > 0 { Vec::new() } else { run.waiting_on(Part::Run) },
+            run: if view.counts.running > 0 { Vec::new() } else { run.waiting_on(Part::Run, now) },
             stages,
             groups,
-            members: (0..view.members.len() as u32).map(|at| run.waiting_on(Part::Member(at))).collect(),
+            members: (0..view.members.len() as u32).map(|at| run.waiting_on(Part::Member(at), now)).collect(),
             view,
         }
     }
@@ -592,7 +592,7 @@ fn reasons(_: &Plan, rest: &Outlook) -> Result<(), String> {
 }
 
 fn stuck(_: &Plan, rest: &Outlook) -> Result<(), String> {
-    let closed = rest.run.iter().any(|reason| matches!(reason.why, Why::Gate(_)));
+    let closed = rest.run.iter().any(|reason| matches!(reason.why, Why::Gate { .. }));
     match rest.view.phase {
         RunPhase::Going if rest.work.is_empty() && rest.wake.is_none() && !closed => {
             fail("nothing goes on, nothing is waited for")

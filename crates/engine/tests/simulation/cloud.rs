@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use flotta_engine::{
     Input, Work,
-    run::{MemberPhase, Run, Sighting, Ticket},
+    run::{MemberPhase, Run, Sighting, Ticket, Windows},
 };
 use flotta_model::{Cluster, Fault, Hold, KubernetesVersion, NodeImage, Offer, Pool, Provisioning, Step};
 use jiff::Timestamp;
@@ -77,7 +77,7 @@ impl Cloud {
     /// How long the answer to a piece of work takes.
     pub fn delay(&mut self, work: &Work, now: u64) -> u64 {
         match work {
-            Work::ResolveTarget => self.random.range(1, 100),
+            Work::ResolveTarget | Work::ReadWindows => self.random.range(1, 100),
             Work::Look(_) | Work::Send(_) => self.random.range(1, 30),
             Work::Probe(_) => self.random.range(60, 7200),
             Work::Follow(ticket) => {
@@ -93,6 +93,11 @@ impl Cloud {
         let current = |ticket: &Ticket| run.member(ticket.member).turn == ticket.turn;
         Ok(match work {
             Work::ResolveTarget => Some(Input::TargetResolved(TARGET)),
+            Work::ReadWindows => {
+                let mut windows = Windows::default();
+                run.windows_to_read().into_iter().for_each(|member| windows.add(member, None));
+                Some(Input::WindowsSeen(windows))
+            }
             Work::Look(ticket) | Work::Probe(ticket) => Some(self.look(*ticket, now)),
             Work::Send(ticket) if current(ticket) => Some(self.send(run, *ticket, now)?),
             Work::Send(ticket) => Some(Input::Accepted { ticket: *ticket, operation: "late".into(), adopted: true }),
@@ -112,6 +117,7 @@ impl Cloud {
             cluster: site.seen(now),
             offer: Some(if site.not_in_region.contains(&now) { Offer::NotYet } else { Offer::Yes }),
             claimed_by: site.claimed.contains(&now).then(|| "fleet/other".into()),
+            window: None,
         };
         match hold {
             Some(hold) => {

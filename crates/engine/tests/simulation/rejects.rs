@@ -126,7 +126,7 @@ fn checker_rejects_a_start_after_a_limit_was_exceeded_or_a_stop() {
     check("b5_4", &started, |view| view.phase = RunPhase::Stopping, |_| {});
     check("b5_4", &started, |view| view.phase = RunPhase::Failing, |_| {});
     let step = Step::ControlPlane { version: TARGET };
-    let intended = Event::StepIntended { member: 0, step, guard: None, left: 1 };
+    let intended = Event::StepIntended { member: 0, step, guard: None, left: 1, not_after: None };
     check("b5_4", &intended, |view| view.phase = RunPhase::Failing, |_| {});
     let between = |view: &mut View| (view.phase, view.members[0].steps_done) = (RunPhase::Stopping, 1);
     check("b5_4", &intended, between, |_| {});
@@ -204,7 +204,7 @@ fn checker_rejects_a_start_out_of_turn() {
 fn checker_rejects_another_target() {
     check_after("retries", |view| view.version = Some(OLD));
     let step = Step::PoolVersion { pool: "p".into(), version: OLD };
-    check("retries", &Event::StepIntended { member: 0, step, guard: None, left: 1 }, |_| {}, |_| {});
+    check("retries", &Event::StepIntended { member: 0, step, guard: None, left: 1, not_after: None }, |_| {}, |_| {});
 }
 
 #[test]

@@ -10,7 +10,7 @@ use flotta_engine::{
     run::{Outcome, RunPhase, RunSnapshot, SkipTarget, State, Ticket},
 };
 use flotta_model::{
-    GateConfig, Goal, Group, Labels, Member, Name, Stage, Strategy, UpgradeType, VersionTarget, GateKind,
+    GateConfig, GateKind, Goal, Group, Labels, Member, Name, Stage, Strategy, UpgradeType, VersionTarget,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -257,7 +257,7 @@ impl World {
         if generation == self.generation {
             self.asked.remove(&(generation, ticket(work)));
         }
-        if let Some(ticket) = ticket(work) {
+        if let Some(ticket) = ticket(work).filter(|ticket| ticket.turn < u32::MAX) {
             self.tally.stale += u64::from(self.run.member(ticket.member).turn != ticket.turn);
         }
         // What is sent arrives, even if whoever sent it is gone and the answer is lost.
@@ -404,6 +404,8 @@ impl World {
 fn ticket(work: &Work) -> Option<Ticket> {
     match work {
         Work::ResolveTarget => None,
+        // Told apart from members by a turn that none has.
+        Work::ReadWindows => Some(Ticket { member: 0, turn: u32::MAX }),
         Work::Look(ticket) | Work::Probe(ticket) | Work::Send(ticket) | Work::Follow(ticket) => Some(*ticket),
     }
 }

@@ -1,0 +1,389 @@
+//! Why something does not move: a typed reason for every state in which nothing does, with the earliest time at which it
+//! can change.
+//!
+//! Of a member all rules are told that hold it: when each of them gives way the member moves, and not before. Of groups and
+//! above, members are counted by the first of their rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flotta_model::{Hold, Name};
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use super::{
+    gates::Timing,
+    state::{Held, MemberPhase, Outcome, Phase, Run, RunPhase, Urgency, Wait},
+    status::Part,
+    windows::WindowOf,
+};
+
+/// Why something does not move, and when at the earliest that can change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reason {
+    /// Why.
+    pub why: Why,
+    /// The earliest time at which it can change by itself, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// How many members it is true of.
+    pub members: u32,
+}
+
+/// The kinds of reasons.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Why {
+    /// The run was not started.
+    NotStarted,
+    /// The run is coming to a halt.
+    Stopping,
+    /// The run was stopped.
+    Stopped,
+    /// The run failed.
+    Failed,
+    /// The version that the run's minor means is not known yet.
+    ResolvingTarget,
+    /// An earlier stage is under way.
+    EarlierStage(Name),
+    /// A gate is closed.
+    Gate {
+        /// The stage or group that it stands at.
+        of: Name,
+        /// The gate, as people call it.
+        gate: String,
+    },
+    /// The wait after this stage is running.
+    StageWait(Name),
+    /// The maintenance windows of the group are being read.
+    ReadingWindows,
+    /// This group or stage has as many members under way as it may.
+    Slot {
+        /// The group or stage.
+        of: Name,
+        /// Its limit. A strict budget can be lower than the concurrency.
+        limit: u32,
+    },
+    /// This group or stage has more failures than it may, or has used up its strict budget.
+    FailureLimit {
+        /// The group or stage.
+        of: Name,
+        /// Failures.
+        failures: u32,
+        /// Its limit.
+        limit: u32,
+    },
+    /// The cluster's maintenance window is closed.
+    Window,
+    /// Something outside holds the member.
+    Held(Hold),
+}
+
+impl Reason {
+    fn of_one(why: Why, until: Option<Timestamp>) -> Self {
+        Self { why, until, members: 1 }
+    }
+
+    /// The earliest time at which all of these can have given way, if each of them has one.
+    pub fn earliest(reasons: &[Self]) -> Option<Timestamp> {
+        let times: Option<Vec<Timestamp>> = reasons.iter().map(|reason| reason.until).collect();
+        times?.into_iter().max()
+    }
+}
+
+impl Run {
+    /// Why a part of the run does not move. Empty for what moves or is done. Of a member: every rule that holds it.
+    pub fn waiting_on(&self, part: Part, now: Timestamp) -> Vec<Reason> {
+        let plan = self.plan();
+        let members = match part {
+            Part::Member(member) => return self.rules(member, now),
+            Part::Group(group) => plan.groups[group as usize].members.clone(),
+            Part::Stage(stage) => plan.stages[stage as usize].members.clone(),
+            Part::Run => 0..plan.members.len() as u32,
+        };
+        let mut reasons: BTreeMap<Why, Reason> = BTreeMap::new();
+        for (why, until) in self.waits_itself(part) {
+            reasons.insert(why.clone(), Reason { why, until, members: 0 });
+        }
+        for member in members {
+            let Some((why, until)) = self.first_rule(member, now) else { continue };
+            let reason = reasons.entry(why.clone()).or_insert(Reason { why, until, members: 0 });
+            reason.members += 1;
+            reason.until = reason.until.min(until).or(reason.until).or(until);
+        }
+        reasons.into_values().collect()
+    }
+
+    /// What a run, stage or group waits for as a whole.
+    fn waits_itself(&self, part: Part) -> Vec<(Why, Option<Timestamp>)> {
+        match part {
+            Part::Run => match (self.run_waits(), self.core.current) {
+                (Some(why), _) => vec![(why, None)],
+                (None, Some(stage)) => self.stage_waits(stage),
+                (None, None) => Vec::new(),
+            },
+            Part::Stage(stage) => self.stage_waits(stage),
+            Part::Group(group) => self.group_waits(group),
+            Part::Member(_) => Vec::new(),
+        }
+    }
+
+    fn run_waits(&self) -> Option<Why> {
+        match self.phase() {
+            RunPhase::Idle => Some(Why::NotStarted),
+            RunPhase::Going if self.unresolved() => Some(Why::ResolvingTarget),
+            RunPhase::Stopped => Some(Why::Stopped),
+            RunPhase::Ended(Outcome::Failed) => Some(Why::Failed),
+            RunPhase::Going | RunPhase::Stopping | RunPhase::Failing | RunPhase::Ended(_) => None,
+        }
+    }
+
+    /// The wait after a stage, and the gates that are all that is left of it or its groups.
+    fn stage_waits(&self, stage: u32) -> Vec<(Why, Option<Timestamp>)> {
+        let Phase::Entered = self.stage(stage).phase else { return Vec::new() };
+        let plan = &self.plan().stages[stage as usize];
+        if !self.all_groups_ended(stage) {
+            return plan.groups.clone().flat_map(|group| self.group_waits(group)).collect();
+        }
+        let wait = match self.stage(stage).wait {
+            Wait::Running { until, .. } => Some((Why::StageWait(plan.name.clone()), Some(until))),
+            _ => None,
+        };
+        let gates = self.closed(self.stage_gates(stage, Timing::After));
+        wait.into_iter().chain(gates.map(|gate| self.gate_closed(gate))).collect()
+    }
+
+    fn group_waits(&self, group: u32) -> Vec<(Why, Option<Timestamp>)> {
+        let state = self.group(group);
+        let done = state.phase == Phase::Entered && state.counts.ended() == state.counts.total();
+        let gates = self.closed(self.group_gates(group, Timing::After)).filter(|_| done);
+        gates.map(|gate| self.gate_closed(gate)).collect()
+    }
+
+    fn gate_closed(&self, gate: u32) -> (Why, Option<Timestamp>) {
+        let view = self.gate_view(gate);
+        let until = match view.config.kind {
+            flotta_model::GateKind::ScheduledStart(_) => view.gate.due(),
+            flotta_model::GateKind::Approval => None,
+        };
+        let of = view.group.unwrap_or(view.stage);
+        (Why::Gate { of, gate: self.gate_title(gate) }, until)
+    }
+
+    /// The first rule that holds a member: what it is counted by.
+    fn first_rule(&self, member: u32, now: Timestamp) -> Option<(Why, Option<Timestamp>)> {
+        let state = self.member(member);
+        if !matches!(state.phase, MemberPhase::Waiting | MemberPhase::Shut | MemberPhase::Held(_)) {
+            return None;
+        }
+        let (group, stage) = (self.plan().group_of(member), self.plan().stage_of(member));
+        let scope =
+            self.halt_rule().map(|why| (why, None)).or_else(|| self.scope_rules(stage, group).into_iter().next());
+        scope.or_else(|| self.own_rule(member, now)).or_else(|| Some((self.slot_rule(stage, group), None)))
+    }
+
+    /// Every rule that holds a member.
+    fn rules(&self, member: u32, now: Timestamp) -> Vec<Reason> {
+        let state = self.member(member);
+        if !matches!(state.phase, MemberPhase::Waiting | MemberPhase::Shut | MemberPhase::Held(_)) {
+            return Vec::new();
+        }
+        let (group, stage) = (self.plan().group_of(member), self.plan().stage_of(member));
+        let mut rules: Vec<(Why, Option<Timestamp>)> = self.halt_rule().map(|why| (why, None)).into_iter().collect();
+        rules.extend(self.scope_rules(stage, group));
+        rules.extend(self.own_rule(member, now));
+        if matches!(state.phase, MemberPhase::Held(_)) && self.at_rest(member) == MemberPhase::Shut {
+            rules.push((Why::Window, self.window_opens(member)));
+        }
+        if !self.would_start(member) {
+            rules.push((self.slot_rule(stage, group), None));
+        }
+        rules.into_iter().map(|(why, until)| Reason::of_one(why, until)).collect()
+    }
+
+    /// The run does not go on at all.
+    fn halt_rule(&self) -> Option<Why> {
+        match self.phase() {
+            RunPhase::Idle => Some(Why::NotStarted),
+            RunPhase::Stopping | RunPhase::Failing => Some(Why::Stopping),
+            RunPhase::Stopped => Some(Why::Stopped),
+            RunPhase::Ended(_) => Some(Why::Failed),
+            RunPhase::Going => None,
+        }
+    }
+
+    /// What holds every member of a group, apart from a halt.
+    fn scope_rules(&self, stage: u32, group: u32) -> Vec<(Why, Option<Timestamp>)> {
+        let mut rules = Vec::new();
+        if self.unresolved() {
+            rules.push((Why::ResolvingTarget, None));
+        }
+        for earlier in (0..stage).filter(|earlier| !self.passed(*earlier)) {
+            let until = match self.stage(earlier).wait {
+                Wait::Running { until, .. } => Some(until),
+                _ => None,
+            };
+            rules.push((Why::EarlierStage(self.plan().stages[earlier as usize].name.clone()), until));
+        }
+        let gates = self.stage_gates(stage, Timing::Before).chain(self.group_gates(group, Timing::Before));
+        for gate in gates {
+            rules.extend(self.closed(gate..gate + 1).map(|gate| self.gate_closed(gate)));
+        }
+        // What failed is tried again, and counts no longer, when a run that was halted is started.
+        if self.phase() == RunPhase::Going {
+            rules.extend(self.failure_rules(stage, group).map(|why| (why, None)));
+        }
+        rules
+    }
+
+    fn passed(&self, stage: u32) -> bool {
+        matches!(self.stage(stage).phase, Phase::Ended(Outcome::Completed | Outcome::Skipped))
+    }
+
+    fn failure_rules(&self, stage: u32, group: u32) -> impl Iterator<Item = Why> {
+        let over = |of: &Name, failures, limit: Option<u32>| Why::FailureLimit {
+            of: of.clone(),
+            failures,
+            limit: limit.unwrap_or(0),
+        };
+        let plan = &self.plan().stages[stage as usize];
+        let of_stage = || over(&plan.name, self.stage(stage).counts.failed, plan.max_allowed_failures);
+        let of_stage = self.stage_over(stage).then(of_stage);
+        let plan = &self.plan().groups[group as usize];
+        let of_group = || over(&plan.name, self.group(group).counts.failed, self.failures_allowed(group));
+        of_stage.into_iter().chain(self.group_over(group).then(of_group))
+    }
+
+    /// What holds a member alone.
+    fn own_rule(&self, member: u32, now: Timestamp) -> Option<(Why, Option<Timestamp>)> {
+        let state = self.member(member);
+        match &state.phase {
+            MemberPhase::Shut => Some((Why::Window, self.window_opens(member))),
+            MemberPhase::Waiting if state.window == WindowOf::Unread => Some((Why::ReadingWindows, None)),
+            MemberPhase::Held(held) if matches!(held.hold, Hold::StoppedBetweenSteps { .. }) => None,
+            MemberPhase::Held(held) => Some((Why::Held(held.hold.clone()), Some(held.looked_at_next(now)))),
+            _ => None,
+        }
+    }
+
+    fn window_opens(&self, member: u32) -> Option<Timestamp> {
+        match self.member(member).window {
+            WindowOf::In(window) => self.window(window).next,
+            _ => None,
+        }
+    }
+
+    /// The rule that leaves no slot in a group: its own, or its stage's.
+    fn slot_rule(&self, stage: u32, group: u32) -> Why {
+        let (room, plan) = (self.group_room(group), &self.plan().groups[group as usize]);
+        let waiting = self.group(group).counts.running + self.group(group).ready.len() as u32;
+        if self.group(group).counts.running >= room || (self.core.current != Some(stage) && waiting >= room) {
+            return Why::Slot { of: plan.name.clone(), limit: room };
+        }
+        Why::Slot { of: self.plan().stages[stage as usize].name.clone(), limit: self.stage_room(stage) }
+    }
+
+    /// Whether a member would be given a slot if nothing else held it, its stage were under way and its group open.
+    fn would_start(&self, member: u32) -> bool {
+        let (own, stage) = (self.plan().group_of(member), self.plan().stage_of(member));
+        let state = self.member(member);
+        let urgency = match state.window {
+            _ if state.steps_done > 0 => Urgency::Returning,
+            WindowOf::In(_) => Urgency::OpenNow,
+            WindowOf::Free | WindowOf::Unread => Urgency::AnyTime,
+        };
+        let going = self.phase() == RunPhase::Going;
+        let queues = self.plan().stages[stage as usize].groups.clone().filter_map(|group| {
+            let competes = group == own || (!self.group_gated(group) && self.may_go_on(group));
+            let mut queue = competes.then(|| self.queue(group, own == group && state.window == WindowOf::Unread))?;
+            if group == own {
+                queue.insert((urgency, member));
+            }
+            let room = if going { self.group_room(group) } else { self.fresh_room(group) };
+            let running = if going { self.group(group).counts.running } else { 0 };
+            Some((running, group, room, queue))
+        });
+        let mut queues: BTreeMap<(u32, u32), (u32, BTreeSet<(Urgency, u32)>)> =
+            queues.map(|(running, group, room, queue)| ((running, group), (room, queue))).collect();
+        let free = match going {
+            true => self.stage_room(stage).saturating_sub(self.stage(stage).counts.running),
+            false => self.fresh_stage_room(stage),
+        };
+        for _ in 0..free {
+            let next = loop {
+                let Some(((running, group), (room, mut queue))) = queues.pop_first() else { return false };
+                if running < room
+                    && let Some((_, next)) = queue.pop_first()
+                {
+                    queues.insert((running + 1, group), (room, queue));
+                    break next;
+                }
+            };
+            if next == member {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether a group has anything to do in a run that goes on.
+    fn may_go_on(&self, group: u32) -> bool {
+        match self.phase() {
+            RunPhase::Going => !matches!(self.group(group).phase, Phase::Ended(_)) && !self.group_over(group),
+            _ => true,
+        }
+    }
+
+    /// Members of a group that would take slots: those that are ready, and in a run that is halted those that a start would
+    /// make ready.
+    fn queue(&self, group: u32, with_unread: bool) -> BTreeSet<(Urgency, u32)> {
+        let mut queue = self.group(group).ready.clone();
+        let halted = self.phase() != RunPhase::Going;
+        let current = self.core.current == Some(self.plan().groups[group as usize].stage);
+        if !with_unread && !(halted && current) {
+            return queue;
+        }
+        for member in self.plan().groups[group as usize].members.clone() {
+            let state = self.member(member);
+            let joins = match &state.phase {
+                MemberPhase::Waiting => with_unread && state.window == WindowOf::Unread,
+                MemberPhase::Ended(Outcome::Failed) => halted && self.at_rest(member) == MemberPhase::Waiting,
+                MemberPhase::Held(held) => {
+                    let stopped = matches!(held.hold, Hold::StoppedBetweenSteps { .. });
+                    stopped && halted && self.at_rest(member) == MemberPhase::Waiting
+                }
+                _ => false,
+            };
+            if joins {
+                let failed = state.phase == MemberPhase::Ended(Outcome::Failed);
+                let urgency = match state.urgency() {
+                    Some(Urgency::Returning) if failed && state.window == WindowOf::Free => Urgency::AnyTime,
+                    Some(Urgency::Returning) if failed => Urgency::OpenNow,
+                    Some(urgency) => urgency,
+                    None => Urgency::AnyTime,
+                };
+                queue.insert((urgency, member));
+            }
+        }
+        queue
+    }
+
+    /// Members of a group that may move at once when nothing in it has failed.
+    fn fresh_room(&self, group: u32) -> u32 {
+        let plan = &self.plan().groups[group as usize];
+        super::state::strict_room(plan.max_concurrency, plan.max_allowed_failures, plan.budget)
+    }
+
+    fn fresh_stage_room(&self, stage: u32) -> u32 {
+        let plan = &self.plan().stages[stage as usize];
+        super::state::strict_room(plan.max_concurrency, plan.max_allowed_failures, plan.budget)
+    }
+}
+
+impl Held {
+    /// When what holds a member is looked at again, after `now`.
+    pub fn looked_at_next(&self, now: Timestamp) -> Timestamp {
+        let every = i64::from(self.hold.looked_at_every());
+        let passed = now.duration_since(self.since).as_secs().max(0);
+        let until = SignedDuration::from_secs((passed / every + 1) * every);
+        self.since.saturating_add(until).unwrap_or(Timestamp::MAX)
+    }
+}
