@@ -19,7 +19,9 @@ pub mod transport;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use flotta_model::{Catalogue, Cluster, ClusterId, Fault, Hold, KubernetesVersion, Step};
+use flotta_model::{
+    Catalogue, Cluster, ClusterId, Fault, Hold, KubernetesVersion, MaintenanceWindow, Step, WindowKind,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +36,10 @@ pub trait ClusterDriver: Send + Sync + 'static {
 
     /// The Kubernetes versions of a region. May be remembered for some minutes.
     async fn catalogue(&self, cluster: &ClusterId, location: &str) -> Result<Arc<Catalogue>, Trouble>;
+
+    /// Its window for that kind of upgrade; `None`: it may be changed at any time. May be remembered for 15 minutes, as AKS
+    /// takes as long to notice a change. A window that cannot be read is [`Trouble::Wait`], never `None`.
+    async fn window(&self, cluster: &ClusterId, kind: WindowKind) -> Result<Option<MaintenanceWindow>, Trouble>;
 
     /// Returns when a write for this cluster, and the read that comes before it, are inside the provider's budget. It
     /// is waited for before a step is intended, so that a stop takes hold of everything that still queues here.

@@ -7,6 +7,7 @@ mod call;
 mod errors;
 mod poll;
 mod start;
+mod windows;
 mod wire;
 
 use std::{
@@ -18,7 +19,9 @@ use std::{
 
 use async_trait::async_trait;
 use flotta_clock::Clock;
-use flotta_model::{Catalogue, Cluster, ClusterId, ClusterKind, Hold, NodeImage, Pool, Step};
+use flotta_model::{
+    Catalogue, Cluster, ClusterId, ClusterKind, Hold, MaintenanceWindow, NodeImage, Pool, Step, WindowKind,
+};
 use http::Uri;
 use jiff::{SignedDuration, Timestamp};
 
@@ -100,6 +103,7 @@ pub struct AksDriver {
     images: Mutex<HashMap<String, (Timestamp, NodeImage)>>,
     bodies: Mutex<HashMap<String, Body>>,
     settled: Mutex<HashMap<String, (Timestamp, wire::Seen)>>,
+    windows: Mutex<HashMap<String, (Timestamp, windows::Windows)>>,
 }
 
 /// A cluster as it was last seen behind its target, and its etag then: what is written next is made from it.
@@ -166,6 +170,7 @@ impl AksDriver {
             images: Mutex::default(),
             bodies: Mutex::default(),
             settled: Mutex::default(),
+            windows: Mutex::default(),
         })
     }
 
@@ -336,6 +341,10 @@ impl ClusterDriver for AksDriver {
         let catalogue = Arc::new(wire::catalogue(&self.caller.read(&path, &other(cluster), Effort::Patient).await?));
         *remembered = Some((now, Arc::clone(&catalogue)));
         Ok(catalogue)
+    }
+
+    async fn window(&self, cluster: &ClusterId, kind: WindowKind) -> Result<Option<MaintenanceWindow>, Trouble> {
+        self.window_of(cluster, kind).await
     }
 
     async fn permit(&self, cluster: &ClusterId, step: &Step) {
