@@ -1,13 +1,14 @@
 //! The published api-versions and which properties each knows (`arm-api.md` §0, §1).
 //!
 //! What a version does not know is dropped from its answers, and kept when it writes: a client that cannot know a
-//! property cannot have meant to remove it.
+//! property cannot have meant to remove it. The same holds for what flotta adds to the documented API, whatever the
+//! version: typed clients drop what they do not know. Whoever knows it removes it by saying so.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::{error::ArmError, path::Query};
+use crate::{error::ArmError, path::Query, strategy};
 
 /// Every published version, oldest first.
 const PUBLISHED: [&str; 17] = [
@@ -77,8 +78,22 @@ const FEATURES: &[(&str, &str, Option<&str>)] = &[
     ("properties.status.stages.*.groups.*.members.*.message", "2023-06-15-preview", Some("2023-10-15")),
 ];
 
+/// What flotta adds to the documented API (`docs/extensions.md`): kept where a PUT leaves it out.
+const EXTENSIONS: &[&str] = &[
+    "properties.strategy.stages.*.strict",
+    "properties.strategy.stages.*.groups.*.strict",
+    "properties.strategy.stages.*.minSuccess",
+    "properties.strategy.stages.*.groups.*.minSuccess",
+    "properties.strategy.stages.*.beforeGates.*.approvalPolicy",
+    "properties.strategy.stages.*.afterGates.*.approvalPolicy",
+    "properties.strategy.stages.*.groups.*.beforeGates.*.approvalPolicy",
+    "properties.strategy.stages.*.groups.*.afterGates.*.approvalPolicy",
+    "properties.strategy.stages.*.beforeGates.*.scheduledStartConfiguration.timeZone",
+    "properties.strategy.stages.*.groups.*.beforeGates.*.scheduledStartConfiguration.timeZone",
+];
+
 impl ApiVersion {
-    /// The newest version. It knows everything.
+    /// The newest version. It knows everything that is documented.
     pub const NEWEST: Self = Self(PUBLISHED[PUBLISHED.len() - 1]);
 
     /// Every published version, oldest first.
@@ -162,15 +177,22 @@ fn remove(value: &mut Value, path: &[&str]) {
 }
 
 /// What a PUT by a version means, given the stored resource in its newest form: properties that the version cannot know
-/// are taken from the stored resource. Stages and groups are the same where their names are, gates where place and type
-/// are.
+/// are taken from the stored resource, and those that flotta adds too where they are left out (`null` says: remove it).
+/// Stages and groups are the same where their names are, gates where place and type are.
 pub fn merge_unknown(stored: &Value, incoming: Value, version: ApiVersion) -> Value {
     let mut merged = strip(incoming, version);
     // A fleet may be sent without properties, and has some to keep all the same.
     let bare = merged.as_object_mut().filter(|top| top.get("properties").is_none_or(Value::is_null));
     let was_bare = bare.map(|top| top.insert("properties".into(), Value::Object(Map::new()))).is_some();
     for path in version.unknown() {
-        keep(stored, &mut merged, &path);
+        keep(stored, &mut merged, &path, |_, _, _| true);
+    }
+    // After the others: what stands beside a property tells whether it can be kept.
+    for path in EXTENSIONS {
+        let path: Vec<&str> = path.split('.').collect();
+        keep(stored, &mut merged, &path, |key, value, beside| {
+            !beside.contains_key(key) && strategy::goes_with(key, value, beside)
+        });
     }
     if let (true, Some(top)) = (was_bare, merged.as_object_mut()) {
         top.retain(|key, value| key != "properties" || value.as_object().is_none_or(|value| !value.is_empty()));
@@ -178,23 +200,26 @@ pub fn merge_unknown(stored: &Value, incoming: Value, version: ApiVersion) -> Va
     merged
 }
 
-fn keep(stored: &Value, merged: &mut Value, path: &[&str]) {
+/// Whether the property of this name and stored value is to be kept in an object.
+type Wanted = fn(&str, &Value, &Map<String, Value>) -> bool;
+
+fn keep(stored: &Value, merged: &mut Value, path: &[&str], wanted: Wanted) {
     match (path, stored, merged) {
         ([last], Value::Object(stored), Value::Object(merged)) => {
-            if let Some(value) = stored.get(*last) {
+            if let Some(value) = stored.get(*last).filter(|value| wanted(last, value, merged)) {
                 merged.insert((*last).into(), value.clone());
             }
         }
         (["*", rest @ ..], Value::Array(stored), Value::Array(merged)) => {
             for (index, element) in merged.iter_mut().enumerate() {
                 if let Some(twin) = twin(stored, element, index) {
-                    keep(twin, element, rest);
+                    keep(twin, element, rest, wanted);
                 }
             }
         }
         ([name, rest @ ..], Value::Object(stored), Value::Object(merged)) => {
             if let (Some(stored), Some(merged)) = (stored.get(*name), merged.get_mut(*name)) {
-                keep(stored, merged, rest);
+                keep(stored, merged, rest, wanted);
             }
         }
         _ => {}

@@ -1,6 +1,6 @@
 //! Reading JSON with the path in hand, so that every refusal can say where.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::RangeInclusive, str::FromStr};
 
 use serde_json::Value;
 
@@ -101,10 +101,15 @@ impl<'a> Field<'a> {
 
     /// A whole number of seconds, 0 to 2147483647.
     pub fn seconds(&self) -> Result<u32, ArmError> {
-        let number = self.value.as_u64().filter(|number| *number <= i32::MAX as u64);
+        self.whole("seconds", 0..=i32::MAX as u32)
+    }
+
+    /// A whole number of something, in a range.
+    pub fn whole(&self, of: &str, range: RangeInclusive<u32>) -> Result<u32, ArmError> {
+        let number = self.value.as_u64().and_then(|number| u32::try_from(number).ok());
         number
-            .and_then(|number| u32::try_from(number).ok())
-            .ok_or_else(|| self.expected("a whole number of seconds from 0 to 2147483647"))
+            .filter(|number| range.contains(number))
+            .ok_or_else(|| self.expected(&format!("a whole number of {of} from {} to {}", range.start(), range.end())))
     }
 
     /// One of these words, with what each stands for. Case matters.

@@ -1,8 +1,10 @@
 //! Update strategies on the wire (`arm-api.md` §9, §13; `behaviour.md` A5, A6).
 
+use std::ops::RangeInclusive;
+
 use flotta_model::{
-    Budget, GateConfig, GateKind, Group, Selector, Stage, Strategy, SuccessFloor,
-    gate::{ScheduledStart, Weekday},
+    Budget, FailureLimit, GateConfig, GateKind, Group, Selector, Stage, Strategy, SuccessFloor, Zone,
+    gate::{ApprovalPolicy, Creator, Rejection, ScheduledStart, Weekday},
 };
 use serde_json::{Map, Value, json};
 
@@ -17,6 +19,9 @@ const WEEKDAYS: [(&str, Weekday); 7] = [
     ("Saturday", Weekday::Saturday),
     ("Sunday", Weekday::Sunday),
 ];
+
+/// Minutes east of UTC that clocks can show.
+const OFFSETS: RangeInclusive<i16> = -14 * 60..=14 * 60;
 
 #[derive(Clone, Copy)]
 enum GateType {
@@ -82,7 +87,7 @@ fn max_concurrency(field: &Field<'_>) -> Result<Option<flotta_model::Concurrency
 }
 
 /// An empty text is unset (`behaviour.md` A5).
-fn max_allowed_failures(field: &Field<'_>) -> Result<Option<flotta_model::FailureLimit>, ArmError> {
+fn max_allowed_failures(field: &Field<'_>) -> Result<Option<FailureLimit>, ArmError> {
     let Some(limit) = field.get("maxAllowedFailures")? else { return Ok(None) };
     match limit.text_of_number()? {
         "" => Ok(None),
@@ -117,6 +122,7 @@ fn gate(field: &Field<'_>) -> Result<GateConfig, ArmError> {
     let display_name = field.get("displayName")?.map(|name| name.text().map(str::to_string)).transpose()?;
     let types = [("Approval", GateType::Approval), ("ScheduledStart", GateType::ScheduledStart)];
     let configuration = field.get("scheduledStartConfiguration")?;
+    let policy = field.get("approvalPolicy")?;
     let kind = match (field.need("type")?.one_of(&types)?, configuration) {
         (GateType::Approval, None) => GateKind::Approval,
         (GateType::Approval, Some(configuration)) => {
@@ -131,7 +137,36 @@ fn gate(field: &Field<'_>) -> Result<GateConfig, ArmError> {
             return Err(ArmError::invalid_parameter(path, reason));
         }
     };
-    Ok(GateConfig { display_name, ..GateConfig::new(kind) })
+    let policy = match (policy, &kind) {
+        (Some(policy), GateKind::Approval) => approval_policy(&policy)?,
+        (Some(policy), GateKind::ScheduledStart(_)) => {
+            return Err(policy.refuse("a gate of type ScheduledStart waits for nobody: leave it out, or use Approval"));
+        }
+        (None, _) => ApprovalPolicy::default(),
+    };
+    Ok(GateConfig { display_name, kind, policy })
+}
+
+fn approval_policy(field: &Field<'_>) -> Result<ApprovalPolicy, ArmError> {
+    let approvers = match field.get("approvers")? {
+        Some(approvers) => approvers.whole("approvers", 1..=ApprovalPolicy::MOST_APPROVERS.into())?,
+        None => 1,
+    };
+    let seconds = 1..=Strategy::LONGEST_WAIT_SECONDS;
+    let expires = field.get("expiresAfterSeconds")?.map(|expires| expires.whole("seconds", seconds)).transpose()?;
+    let truth = |name| field.get(name)?.map(|field| field.truth()).transpose();
+    Ok(ApprovalPolicy {
+        approvers: u8::try_from(approvers).unwrap_or(ApprovalPolicy::MOST_APPROVERS),
+        expires_after_seconds: expires,
+        creator: match truth("creatorMayApprove")? {
+            Some(false) => Creator::MayNotApprove,
+            Some(true) | None => Creator::MayApprove,
+        },
+        rejection: match truth("rejectable")? {
+            Some(true) => Rejection::Offered,
+            Some(false) | None => Rejection::NotOffered,
+        },
+    })
 }
 
 fn scheduled(field: &Field<'_>) -> Result<GateKind, ArmError> {
@@ -140,11 +175,27 @@ fn scheduled(field: &Field<'_>) -> Result<GateKind, ArmError> {
     let minute = clock(time.text()?)
         .filter(|minute| *minute < 24 * 60)
         .ok_or_else(|| time.refuse(format!("{} is not a time of day: use HH:mm, from 00:00 to 23:59", time.value)))?;
-    let offset = field.need("utcOffset")?;
-    let utc_offset_minutes = signed(offset.text()?).ok_or_else(|| {
-        offset.refuse(format!("{} is not an offset: use +HH:mm or -HH:mm, at most 14:00", offset.value))
+    let zone: Option<Zone> = field.get("timeZone")?.map(|zone| zone.parse()).transpose()?;
+    let utc_offset_minutes = match (&zone, field.get("utcOffset")?) {
+        (Some(zone), None) => zone.standard_offset(),
+        (zone, _) => utc_offset(&field.need("utcOffset")?, zone.as_ref())?,
+    };
+    Ok(GateKind::ScheduledStart(ScheduledStart { day, minute, utc_offset_minutes, zone }))
+}
+
+/// An offset from UTC: with a zone, one that its clocks show at some time of the year.
+fn utc_offset(field: &Field<'_>, zone: Option<&Zone>) -> Result<i16, ArmError> {
+    let minutes = signed(field.text()?).ok_or_else(|| {
+        field.refuse(format!("{} is not an offset: use +HH:mm or -HH:mm, at most 14:00", field.value))
     })?;
-    Ok(GateKind::ScheduledStart(ScheduledStart { day, minute, utc_offset_minutes, zone: None }))
+    match zone {
+        Some(zone) if !zone.uses_offset(minutes) => {
+            let used: Vec<String> = OFFSETS.filter(|minutes| zone.uses_offset(*minutes)).map(show_offset).collect();
+            let used = used.join(" or ");
+            Err(field.refuse(format!("{} is never the time in {zone}: use {used}, or leave it out", field.value)))
+        }
+        _ => Ok(minutes),
+    }
 }
 
 /// Minutes of `HH:mm`.
@@ -164,8 +215,31 @@ fn signed(text: &str) -> Option<i16> {
         b'-' => -1,
         _ => return None,
     };
-    let minutes = clock(text.get(1..)?).filter(|minutes| *minutes <= 14 * 60)?;
-    i16::try_from(minutes).ok().map(|minutes| sign * minutes)
+    let minutes = i16::try_from(clock(text.get(1..)?)?).ok()?;
+    Some(sign * minutes).filter(|minutes| OFFSETS.contains(minutes))
+}
+
+fn show_offset(minutes: i16) -> String {
+    let (sign, size) = (if minutes < 0 { '-' } else { '+' }, minutes.unsigned_abs());
+    format!("{sign}{:02}:{:02}", size / 60, size % 60)
+}
+
+/// Whether a property beyond the documented API, kept because a PUT left it out, goes with what the PUT says beside it.
+/// If not, the PUT counts: its sender cannot see what stands in its way.
+pub(crate) fn goes_with(key: &str, kept: &Value, beside: &Map<String, Value>) -> bool {
+    let said = |name| beside.get(name).and_then(Value::as_str);
+    match key {
+        "strict" => {
+            let limit = said("maxAllowedFailures").and_then(|limit| limit.parse().ok());
+            limit.is_some_and(|limit: FailureLimit| limit.resolve(u32::MAX) > 0)
+        }
+        "timeZone" => {
+            let zone: Option<Zone> = kept.as_str().and_then(|zone| zone.parse().ok());
+            let offset = said("utcOffset").and_then(signed);
+            zone.zip(offset).is_none_or(|(zone, offset)| zone.uses_offset(offset))
+        }
+        _ => true,
+    }
 }
 
 /// A strategy as it was sent: what is not set is left out.
@@ -240,17 +314,40 @@ fn render_gate(gate: &GateConfig) -> Value {
         GateKind::Approval => {
             object.insert("type".into(), "Approval".into());
         }
-        GateKind::ScheduledStart(ScheduledStart { day, minute, utc_offset_minutes, .. }) => {
-            let sign = if *utc_offset_minutes < 0 { '-' } else { '+' };
-            let offset = utc_offset_minutes.unsigned_abs();
+        GateKind::ScheduledStart(start) => {
             object.insert("type".into(), "ScheduledStart".into());
-            let configuration = json!({
-                "startDay": WEEKDAYS.iter().find(|(_, weekday)| weekday == day).map(|(word, _)| *word),
-                "startTime": format!("{:02}:{:02}", minute / 60, minute % 60),
-                "utcOffset": format!("{sign}{:02}:{:02}", offset / 60, offset % 60),
-            });
-            object.insert("scheduledStartConfiguration".into(), configuration);
+            object.insert("scheduledStartConfiguration".into(), render_start(start));
         }
+    }
+    if !gate.policy.is_default() {
+        object.insert("approvalPolicy".into(), render_policy(&gate.policy));
+    }
+    Value::Object(object)
+}
+
+fn render_start(start: &ScheduledStart) -> Value {
+    let mut object = Map::new();
+    let day = WEEKDAYS.iter().find(|(_, day)| *day == start.day).map(|(word, _)| *word);
+    render_text(&mut object, "startDay", day);
+    object.insert("startTime".into(), format!("{:02}:{:02}", start.minute / 60, start.minute % 60).into());
+    object.insert("utcOffset".into(), show_offset(start.utc_offset_minutes).into());
+    render_text(&mut object, "timeZone", start.zone.as_ref());
+    Value::Object(object)
+}
+
+fn render_policy(policy: &ApprovalPolicy) -> Value {
+    let mut object = Map::new();
+    if policy.approvers != 1 {
+        object.insert("approvers".into(), policy.approvers.into());
+    }
+    if let Some(seconds) = policy.expires_after_seconds {
+        object.insert("expiresAfterSeconds".into(), seconds.into());
+    }
+    if policy.creator == Creator::MayNotApprove {
+        object.insert("creatorMayApprove".into(), false.into());
+    }
+    if policy.rejection == Rejection::Offered {
+        object.insert("rejectable".into(), true.into());
     }
     Value::Object(object)
 }
