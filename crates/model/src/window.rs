@@ -1,9 +1,19 @@
 //! Maintenance windows of a cluster: when it may be changed (`behaviour.md` C).
+//!
+//! A window is openings less exclusions. Both are stretches of time from an instant on until another, which is not
+//! part of them; openings that touch or overlap are one. Every answer is computed, not searched for: what it costs
+//! depends on the number of exclusions alone, however far away the next opening is.
 
-use jiff::{Timestamp, civil::Date};
+mod hours;
+mod recurrence;
+
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{Zone, gate::Weekday};
+pub use self::{
+    hours::HoursOfWeek,
+    recurrence::{LocalTime, Recurrence, RecurrenceFields, Schedule, WeekIndex},
+};
 
 /// When a cluster may be changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -11,82 +21,7 @@ pub enum MaintenanceWindow {
     /// A schedule that recurs.
     Recurring(Recurrence),
     /// The older form: hours of the week in UTC, less spans of time.
-    HoursOfWeek {
-        /// Hours at which it is open, each once, in order: the day, and the hour 0–23.
-        hours: Vec<(Weekday, u8)>,
-        /// Spans in which it is closed all the same: from, until (exclusive).
-        not_allowed: Vec<(Timestamp, Timestamp)>,
-    },
-}
-
-/// A schedule that recurs, with its duration.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Recurrence {
-    /// On which days it opens.
-    pub schedule: Schedule,
-    /// Minutes after local midnight at which it opens, 0–1439.
-    pub start_minute: u16,
-    /// Hours that it stays open, 4–24.
-    pub duration_hours: u8,
-    /// What local time is.
-    pub local: LocalTime,
-    /// The first local day on which it can open, from which intervals are counted.
-    pub start_date: Option<Date>,
-    /// Local days, both inclusive, on which it is closed.
-    pub not_allowed: Vec<(Date, Date)>,
-}
-
-/// What a window's local time is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum LocalTime {
-    /// Minutes east of UTC, the same all year.
-    Offset(i16),
-    /// The clocks of a zone, with their daylight saving.
-    Zone(Zone),
-}
-
-/// Days on which a window opens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Schedule {
-    /// Every so many days, 1–7.
-    Daily {
-        /// Days.
-        interval: u8,
-    },
-    /// A day of the week every so many weeks, 1–4.
-    Weekly {
-        /// Weeks.
-        interval: u8,
-        /// The day.
-        day: Weekday,
-    },
-    /// A day of the month every so many months, 1–6. A month that is too short has it on its last day.
-    AbsoluteMonthly {
-        /// Months.
-        interval: u8,
-        /// The day, 1–31.
-        day: u8,
-    },
-    /// Such as the last Monday of the month, every so many months, 1–6.
-    RelativeMonthly {
-        /// Months.
-        interval: u8,
-        /// Which of them.
-        week: WeekIndex,
-        /// The day.
-        day: Weekday,
-    },
-}
-
-/// Which one of its kind in a month.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum WeekIndex {
-    First,
-    Second,
-    Third,
-    Fourth,
-    Last,
+    HoursOfWeek(HoursOfWeek),
 }
 
 /// Which of a cluster's schedules counts.
@@ -98,19 +33,103 @@ pub enum WindowKind {
     NodeOs,
 }
 
+/// What was given makes no window.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {reason}")]
+pub struct WindowError {
+    /// The field, by its path inside the window and its name in the API.
+    pub field: String,
+    /// What was got, and what is allowed.
+    pub reason: String,
+}
+
+impl WindowError {
+    /// An error about a field.
+    pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { field: field.into(), reason: reason.into() }
+    }
+}
+
+/// Exclusions that a window can have at most.
+pub const MOST_EXCLUSIONS: usize = 100;
+
+/// What stands for "never" where an end is asked for.
+const NEVER: Timestamp = Timestamp::MAX;
+
+/// What a window is made of.
+trait Openings {
+    /// Where an opening holds at `at`, an instant up to which it is sure to be open, exclusions aside. What follows may
+    /// touch it.
+    fn open_until(&self, at: Timestamp) -> Option<Timestamp>;
+
+    /// The first opening that begins after `at`.
+    fn opens_after(&self, at: Timestamp) -> Option<Timestamp>;
+
+    /// Where an exclusion holds at `at`, its end.
+    fn excluded_until(&self, at: Timestamp) -> Option<Timestamp>;
+
+    /// The first exclusion that begins after `at`.
+    fn excluded_after(&self, at: Timestamp) -> Option<Timestamp>;
+}
+
 impl MaintenanceWindow {
     /// Whether it is open at an instant.
     pub fn is_open(&self, at: Timestamp) -> bool {
-        self.closes(at).is_some() || self.next_open(at) == Some(at)
+        let openings = self.openings();
+        openings.excluded_until(at).is_none() && openings.open_until(at).is_some()
     }
 
-    /// The earliest instant, not before `at`, at which it is open: `at` itself if it is open then.
-    pub fn next_open(&self, at: Timestamp) -> Option<Timestamp> {
-        Some(at)
+    /// The earliest instant, not before `at`, at which it is open: `at` itself if it is open then. `None`: it never
+    /// opens again.
+    pub fn next_open(&self, mut at: Timestamp) -> Option<Timestamp> {
+        let openings = self.openings();
+        // Each turn leaves an exclusion behind, or comes to an opening: about two for each exclusion at most.
+        while at < NEVER {
+            if let Some(end) = openings.excluded_until(at) {
+                at = end;
+            } else if openings.open_until(at).is_some() {
+                return Some(at);
+            } else {
+                at = openings.opens_after(at)?;
+            }
+        }
+        None
     }
 
     /// The first instant after `at` at which it is closed, if it is open at `at` and ever closes.
-    pub fn closes(&self, _at: Timestamp) -> Option<Timestamp> {
-        None
+    pub fn closes(&self, at: Timestamp) -> Option<Timestamp> {
+        let openings = self.openings();
+        if openings.excluded_until(at).is_some() {
+            return None;
+        }
+        let excluded = openings.excluded_after(at).unwrap_or(NEVER);
+        let mut end = openings.open_until(at)?;
+        while end < excluded {
+            match openings.open_until(end) {
+                Some(later) => end = later,
+                None => break,
+            }
+        }
+        Some(end.min(excluded)).filter(|end| *end < NEVER)
     }
+
+    fn openings(&self) -> &dyn Openings {
+        match self {
+            Self::Recurring(recurrence) => recurrence,
+            Self::HoursOfWeek(hours) => hours,
+        }
+    }
+}
+
+/// Sorts stretches and makes one of those that touch or overlap. `next` is what comes right after an end.
+fn merge<T: Ord + Copy>(mut stretches: Vec<(T, T)>, next: impl Fn(T) -> T) -> Vec<(T, T)> {
+    stretches.sort_unstable();
+    let mut merged: Vec<(T, T)> = Vec::with_capacity(stretches.len());
+    for (start, end) in stretches {
+        match merged.last_mut() {
+            Some(last) if start <= next(last.1) => last.1 = last.1.max(end),
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
 }
