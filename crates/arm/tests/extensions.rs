@@ -280,6 +280,9 @@ fn ext_a_kept_zone_gives_way_to_an_offset_that_it_never_uses() {
         let expect = parsed(&start(json!(offset), zone));
         assert_eq!(put(&stored, &sent(offset), ApiVersion::NEWEST), Ok(expect), "{offset}");
     }
+    let silent = start(json!(null), json!("Europe/Rome"));
+    let merged = put(&stored, &unaware(silent.clone()), ApiVersion::NEWEST);
+    assert_eq!(merged, Ok(parsed(&silent)), "no offset contradicts nothing");
     let error = put(&stored, &sent("noon"), ApiVersion::NEWEST).expect_err("no offset");
     assert!(error.target.is_some_and(|target| target.ends_with("utcOffset")));
 }
