@@ -6,7 +6,9 @@
 
 use std::cmp::Ordering;
 
-use flotta_model::{Cluster, ClusterId, Fault, Goal, Hold, KubernetesVersion, Step, UpgradeType, VersionTarget};
+use flotta_model::{
+    Cluster, ClusterId, Fault, Goal, Hold, KubernetesVersion, MaintenanceWindow, Pool, Step, UpgradeType, VersionTarget,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +80,8 @@ pub struct Verdict {
     pub outlook: Outlook,
     /// What to know about it, what matters most first.
     pub findings: Vec<Finding>,
+    /// When its maintenance window opens, if it would be upgraded and that is closed now.
+    pub opens: Option<Timestamp>,
 }
 
 /// The largest distance, in minors, at which nodes may be behind their control plane (`behaviour.md` D1).
@@ -85,7 +89,13 @@ const MOST_SKEW: u32 = 3;
 
 impl Verdict {
     /// Judges a member. `version` is what the goal's version came to; a minor that no region offers came to nothing.
-    pub fn of(goal: &Goal, version: Option<KubernetesVersion>, cluster: &ClusterId, looked: &Looked) -> Self {
+    pub fn of(
+        goal: &Goal,
+        version: Option<KubernetesVersion>,
+        cluster: &ClusterId,
+        looked: &Looked,
+        now: Timestamp,
+    ) -> Self {
         if let Some(why) = unfit_kind(cluster) {
             return Self::new(Outlook::Skipped, Finding::new(Severity::Warning, "NotUpgradable", why));
         }
@@ -93,7 +103,8 @@ impl Verdict {
             Looked::Held(hold) => Self::held(hold),
             Looked::Refused(fault) => Self::never(fault),
             Looked::Seen(sighting) => {
-                let mut verdict = Self::needs(goal, version, sighting);
+                let needs = Self::needs(goal, version, sighting);
+                let mut verdict = needs.inside(sighting.window.as_ref(), now);
                 verdict.findings.extend(beside(goal, version, &sighting.cluster, &verdict.outlook));
                 verdict.findings.sort_by_key(|finding| finding.severity);
                 verdict
@@ -113,25 +124,29 @@ impl Verdict {
         Self::new(Outlook::Skipped, Finding::new(Severity::Warning, "MemberLeft", why))
     }
 
-    /// What the cluster's maintenance window adds, if it is closed: it opens at this instant, or never.
-    pub fn outside_window(mut self, opens: Option<Timestamp>) -> Self {
-        match (&self.outlook, opens) {
-            (Outlook::Upgrades(_), None) => {
-                let why = "the cluster's maintenance window never opens again; change its maintenance configuration";
-                self.findings.insert(0, Finding::new(Severity::Error, "MaintenanceWindowNeverOpens", why));
-                self.outlook = Outlook::Waits;
-            }
-            (Outlook::Upgrades(_), Some(opens)) => {
-                let why = format!("the cluster's maintenance window is closed; it opens at {opens}");
-                self.findings.push(Finding::new(Severity::Note, "OutsideMaintenanceWindow", why));
-            }
-            _ => {}
+    /// What a maintenance window adds where the member would be upgraded.
+    fn inside(mut self, window: Option<&MaintenanceWindow>, now: Timestamp) -> Self {
+        let Some(window) = window.filter(|window| !window.is_open(now)) else { return self };
+        if !matches!(self.outlook, Outlook::Upgrades(_)) {
+            return self;
         }
+        self.opens = window.next_open(now);
+        self.findings.push(match self.opens {
+            Some(opens) => {
+                let why = format!("the cluster's maintenance window is closed; it opens at {opens}");
+                Finding::new(Severity::Note, "OutsideMaintenanceWindow", why)
+            }
+            None => {
+                self.outlook = Outlook::Waits;
+                let why = "the cluster's maintenance window never opens again; change its maintenance configuration";
+                Finding::new(Severity::Error, "MaintenanceWindowNeverOpens", why)
+            }
+        });
         self
     }
 
     fn new(outlook: Outlook, finding: Finding) -> Self {
-        Self { outlook, findings: vec![finding] }
+        Self { outlook, findings: vec![finding], opens: None }
     }
 
     fn held(hold: &Hold) -> Self {
@@ -159,7 +174,7 @@ impl Verdict {
         }
         let note = |code, message| Self::new(Outlook::Skipped, Finding::new(Severity::Note, code, message));
         match (Target { goal, version, offer: sighting.offer }).needs(cluster) {
-            Needs::Steps(steps) => Self { outlook: Outlook::Upgrades(steps), findings: Vec::new() },
+            Needs::Steps(steps) => Self { outlook: Outlook::Upgrades(steps), findings: Vec::new(), opens: None },
             Needs::Nothing(why) => note("AlreadyThere", why),
             Needs::Hold(hold) => Self::held(&hold),
             Needs::Never(fault) => Self::never(&fault),
@@ -229,7 +244,7 @@ fn left_behind(version: KubernetesVersion, cluster: &Cluster) -> Option<Finding>
 fn unknown_images(goal: &Goal, version: Option<KubernetesVersion>, cluster: &Cluster) -> Option<Finding> {
     let read =
         goal.upgrade() != UpgradeType::ControlPlaneOnly && version.is_none_or(|version| cluster.version >= version);
-    let lacks = |pool: &&flotta_model::Pool| pool.image.is_some() && pool.latest_image.is_none() && !pool.from_snapshot;
+    let lacks = |pool: &&Pool| pool.image.is_some() && pool.latest_image.is_none() && !pool.from_snapshot;
     let pools: Vec<&str> = cluster.pools.iter().filter(lacks).map(|pool| pool.name.as_str()).take(5).collect();
     (read && cluster.running && !pools.is_empty()).then(|| {
         let message = format!(

@@ -3,7 +3,8 @@
 //! A `worker` owns each run that is awake: commands and observations go to its mailbox, it decides, applies in
 //! memory, commits, and only then acts and answers. What goes on outside on behalf of a member is an `effects`
 //! task; its answer carries the ticket it was given and changes nothing once that has passed. A worker of a run that
-//! waits for nothing goes to sleep, and is woken by the next message. [`claims`] keeps runs off each other's clusters.
+//! waits for nothing goes to sleep, and is woken by the next message. [`claims`] keeps runs off each other's clusters;
+//! [`check`] tells what a run would do before it starts.
 
 use std::{
     collections::HashMap,
@@ -15,10 +16,11 @@ use flotta_drivers::{ClusterDriver, Look};
 use flotta_engine::{Input, Plan, Refusal, Run};
 use flotta_model::{ClusterId, Name};
 use flotta_store::{Batch, Collection, Store, StoreError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
+pub mod check;
 pub mod claims;
 mod drain;
 mod effects;
@@ -65,6 +67,8 @@ pub(crate) struct Shared {
     pub claims: claims::Claims,
     pub workers: Mutex<HashMap<Uuid, Mailbox>>,
     pub tasks: TaskTracker,
+    /// Turns for looks of checks.
+    pub looks: Semaphore,
     pub shutdown: CancellationToken,
 }
 
@@ -94,6 +98,7 @@ impl Orchestrator {
             claims: claims::Claims::default(),
             workers: Mutex::new(HashMap::new()),
             tasks: TaskTracker::new(),
+            looks: Semaphore::new(check::MOST_LOOKS),
             shutdown: CancellationToken::new(),
         });
         drain::recover_claims(&shared).await?;

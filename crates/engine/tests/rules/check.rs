@@ -4,7 +4,9 @@ use flotta_engine::{
     check::{Looked, Outlook, Severity, Verdict},
     run::Sighting,
 };
-use flotta_model::{Cluster, ClusterId, Fault, Goal, Hold, Offer, Provisioning, UpgradeType};
+use flotta_model::{
+    Cluster, ClusterId, Fault, Goal, Hold, KubernetesVersion, MaintenanceWindow, Offer, Provisioning, UpgradeType,
+};
 
 use crate::bench::{NEW_IMAGE, OLD, TARGET, goal, member, old_cluster, v};
 
@@ -20,9 +22,13 @@ fn sighted(cluster: Cluster, offer: Option<Offer>) -> Looked {
     Looked::Seen(Box::new(Sighting { cluster, offer, claimed_by: None, window: None }))
 }
 
+fn of(goal: &Goal, version: Option<KubernetesVersion>, cluster: &ClusterId, looked: &Looked) -> Verdict {
+    Verdict::of(goal, version, cluster, looked, "2026-01-01T12:00:00Z".parse().expect("time"))
+}
+
 fn judge(goal: &Goal, cluster: Cluster) -> Verdict {
     let version = goal.version().and_then(|target| target.exact());
-    Verdict::of(goal, version, &managed(), &sighted(cluster, version.map(|_| Offer::Yes)))
+    of(goal, version, &managed(), &sighted(cluster, version.map(|_| Offer::Yes)))
 }
 
 /// `Waits; Error ClusterStopped`, and the text of the first finding.
@@ -76,14 +82,14 @@ fn e01_a_stopped_cluster_waits_and_is_an_error_since_nobody_else_starts_it() {
 #[test]
 fn e10_a_version_that_may_still_come_to_the_region_is_a_warning() {
     let looked = sighted(old_cluster(), Some(Offer::NotYet));
-    let verdict = Verdict::of(&full(), Some(v(TARGET)), &managed(), &looked);
+    let verdict = of(&full(), Some(v(TARGET)), &managed(), &looked);
     check(&verdict, "Waits; Warning KubernetesVersionNotAvailable", TARGET);
     let minor = goal(UpgradeType::Full, Some("1.36"));
-    let verdict = Verdict::of(&minor, None, &managed(), &sighted(old_cluster(), None));
+    let verdict = of(&minor, None, &managed(), &sighted(old_cluster(), None));
     check(&verdict, "Waits; Warning KubernetesVersionNotAvailable", "1.36");
     let gone = sighted(old_cluster(), Some(Offer::NoLonger));
     check(
-        &Verdict::of(&full(), Some(v(TARGET)), &managed(), &gone),
+        &of(&full(), Some(v(TARGET)), &managed(), &gone),
         "Fails; Error K8sVersionNotSupported",
         "choose an offered version",
     );
@@ -122,7 +128,7 @@ fn e14_a_cluster_connected_through_arc_is_skipped_however_it_was_looked_at() {
     let arc: ClusterId =
         "/subscriptions/s/resourceGroups/g/providers/Microsoft.Kubernetes/connectedClusters/edge".parse().expect("id");
     for looked in [Looked::Held(Hold::NoDriver), sighted(old_cluster(), Some(Offer::Yes))] {
-        let verdict = Verdict::of(&full(), Some(v(TARGET)), &arc, &looked);
+        let verdict = of(&full(), Some(v(TARGET)), &arc, &looked);
         check(&verdict, "Skipped; Warning NotUpgradable", "Arc");
     }
 }
@@ -130,11 +136,11 @@ fn e14_a_cluster_connected_through_arc_is_skipped_however_it_was_looked_at() {
 #[test]
 fn e66_a_version_with_long_term_support_only_says_premium_and_plan() {
     let looked = |cluster| sighted(cluster, Some(Offer::WithLongTermSupport));
-    let verdict = Verdict::of(&full(), Some(v(TARGET)), &managed(), &looked(old_cluster()));
+    let verdict = of(&full(), Some(v(TARGET)), &managed(), &looked(old_cluster()));
     check(&verdict, "Fails; Error K8sVersionNotSupported", "Premium");
     assert!(verdict.findings[0].message.contains("AKSLongTermSupport"));
     let supported = changed(|cluster| cluster.long_term_support = true);
-    check(&Verdict::of(&full(), Some(v(TARGET)), &managed(), &looked(supported)), "Upgrades in 1", "");
+    check(&of(&full(), Some(v(TARGET)), &managed(), &looked(supported)), "Upgrades in 1", "");
 }
 
 #[test]
@@ -181,10 +187,10 @@ fn d4_what_passes_by_itself_is_a_warning_and_what_does_not_an_error() {
     ];
     for (hold, expect) in cases {
         let text = hold.to_string();
-        check(&Verdict::of(&full(), Some(v(TARGET)), &managed(), &Looked::Held(hold)), expect, &text);
+        check(&of(&full(), Some(v(TARGET)), &managed(), &Looked::Held(hold)), expect, &text);
     }
     let refused = Looked::Refused(Fault::new("AuthorizationFailed", "no right to read"));
-    check(&Verdict::of(&full(), Some(v(TARGET)), &managed(), &refused), "Fails; Error AuthorizationFailed", "no right");
+    check(&of(&full(), Some(v(TARGET)), &managed(), &refused), "Fails; Error AuthorizationFailed", "no right");
     let busy = changed(|cluster| cluster.provisioning = Provisioning::from_word("Updating"));
     check(&judge(&full(), busy), "Waits; Warning AnotherOperationInProgress", "Updating");
     let failed = changed(|cluster| cluster.provisioning = Provisioning::Failed);
@@ -195,20 +201,26 @@ fn d4_what_passes_by_itself_is_a_warning_and_what_does_not_an_error() {
         claimed_by: Some("shop/other".into()),
         window: None,
     }));
-    check(
-        &Verdict::of(&full(), Some(v(TARGET)), &managed(), &claimed),
-        "Waits; Warning ClusterHeldByAnotherRun",
-        "other",
-    );
+    check(&of(&full(), Some(v(TARGET)), &managed(), &claimed), "Waits; Warning ClusterHeldByAnotherRun", "other");
     check(&Verdict::not_covered(), "NotInRun; Warning NotCovered", "update group");
     check(&Verdict::left_the_fleet(), "Skipped; Warning MemberLeft", "left the fleet");
 }
 
 #[test]
-fn a_closed_window_is_a_note_unless_it_never_opens() {
-    let upgrades = || judge(&full(), old_cluster());
-    let opens = "2026-01-03T22:00:00Z".parse().ok();
-    check(&upgrades().outside_window(opens), "Upgrades in 1; Note OutsideMaintenanceWindow", "2026-01-03T22:00:00Z");
-    check(&upgrades().outside_window(None), "Waits; Error MaintenanceWindowNeverOpens", "never opens");
-    check(&judge(&full(), at_target()).outside_window(None), "Skipped; Note AlreadyThere", "");
+fn a_closed_window_is_a_note_with_its_next_opening_unless_it_never_opens() {
+    use flotta_model::{gate::Weekday, window::HoursOfWeek};
+    let through = |cluster, hours: Vec<(Weekday, u8)>, not_allowed| {
+        let window = MaintenanceWindow::HoursOfWeek(HoursOfWeek::new(hours, not_allowed).expect("window"));
+        let sighting = Sighting { cluster, offer: Some(Offer::Yes), claimed_by: None, window: Some(window) };
+        of(&full(), Some(v(TARGET)), &managed(), &Looked::Seen(Box::new(sighting)))
+    };
+    // It is Thursday, noon.
+    let closed = through(old_cluster(), vec![(Weekday::Friday, 3)], vec![]);
+    check(&closed, "Upgrades in 1; Note OutsideMaintenanceWindow", "2026-01-02T03:00:00Z");
+    assert_eq!(closed.opens, "2026-01-02T03:00:00Z".parse().ok());
+    check(&through(old_cluster(), vec![(Weekday::Thursday, 12)], vec![]), "Upgrades in 1", "");
+    let for_ever = || vec![("2025-01-01T00:00:00Z".parse().expect("time"), jiff::Timestamp::MAX)];
+    let never = through(old_cluster(), vec![(Weekday::Friday, 3)], for_ever());
+    check(&never, "Waits; Error MaintenanceWindowNeverOpens", "never opens");
+    check(&through(at_target(), vec![(Weekday::Friday, 3)], for_ever()), "Skipped; Note AlreadyThere", "");
 }
