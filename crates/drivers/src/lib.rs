@@ -78,6 +78,10 @@ pub struct Intent {
     /// An earlier call of this intent may have been accepted.
     #[serde(default)]
     pub recovering: bool,
+    /// From this instant on (domain time) it is not sent any more, whatever came before; what is already moving is
+    /// adopted all the same. `None`: it may be sent at any time.
+    #[serde(default)]
+    pub not_after: Option<Timestamp>,
 }
 
 /// A step that is under way.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use flotta_clock::Clock;
 use flotta_model::{ClusterId, Hold};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use jiff::Timestamp;
 use serde_json::Value;
 use tower::ServiceExt;
 use uuid::Uuid;
@@ -42,6 +43,18 @@ pub(super) struct Caller {
     pub clock: Clock,
     pub backoff: Duration,
     pub timeout: Duration,
+}
+
+/// A request that changes something.
+pub(super) struct Write<'a> {
+    pub method: Method,
+    pub path: String,
+    pub buckets: &'a [Bucket],
+    pub body: Option<Value>,
+    /// The etag that it is meant for.
+    pub guard: Option<&'a str>,
+    /// From this instant on it is not sent.
+    pub not_after: Option<Timestamp>,
 }
 
 /// A write that was accepted.
@@ -148,18 +161,16 @@ impl Caller {
         }
     }
 
-    /// Writes something, once. The caller has waited for its budget; a pause that is asked for is heeded by whoever
-    /// comes next.
-    pub async fn write(
-        &self,
-        method: Method,
-        path: &str,
-        buckets: &[Bucket],
-        body: Option<&Value>,
-        guard: Option<&str>,
-    ) -> Result<Accepted, Unsent> {
+    /// Writes something, once, and not when its time is over. The caller has waited for its budget; a pause that is
+    /// asked for is heeded by whoever comes next.
+    pub async fn write(&self, write: Write<'_>) -> Result<Accepted, Unsent> {
+        let Write { method, path, buckets, body, guard, not_after } = write;
         let token = self.token().await.map_err(Unsent::Trouble)?;
-        let answer = match self.send(method, path, token.as_ref(), body, guard).await {
+        // Looked at last: reads and tokens take their time.
+        if not_after.is_some_and(|end| self.clock.now() >= end) {
+            return Err(Unsent::Trouble(retry("the maintenance window closed before the step was sent", None)));
+        }
+        let answer = match self.send(method, &path, token.as_ref(), body.as_ref(), guard).await {
             Ok(answer) => answer,
             Err(TransportError::NotSent(text)) => return Err(Unsent::Trouble(retry(text, None))),
             Err(error) => return Err(Unsent::Trouble(Trouble::Unknown(error.to_string()))),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{
     AksDriver,
-    call::{Effort, Unsent, retry},
+    call::{Effort, Unsent, Write, retry},
     errors::{Answer, Meaning},
     other,
     wire::{self, Pools},
@@ -140,7 +140,9 @@ impl AksDriver {
             Step::PoolImage { pool, .. } => (Method::POST, pool_path(pool, "/upgradeNodeImageVersion"), None),
         };
         let guard = if body.is_some() { intent.guard.as_deref() } else { None };
-        let accepted = self.caller.write(method, &path, &write_buckets(cluster, step), body.as_ref(), guard).await?;
+        let (buckets, not_after) = (write_buckets(cluster, step), intent.not_after);
+        let write = Write { method, path, buckets: &buckets, body, guard, not_after };
+        let accepted = self.caller.write(write).await?;
         Ok(self.operation(&accepted.headers))
     }
 

@@ -285,7 +285,7 @@ pub fn id() -> ClusterId {
 
 pub fn intent(step: Step, guard: &str, recovering: bool) -> Intent {
     let at = "2026-01-01T00:00:00Z".parse().expect("time");
-    Intent { cluster: id(), step, guard: Some(guard.into()), at, recovering }
+    Intent { cluster: id(), step, guard: Some(guard.into()), at, recovering, not_after: None }
 }
 
 pub fn full(version: &str) -> Step {

@@ -135,7 +135,7 @@ fn id(name: &str) -> ClusterId {
 
 fn intent(cluster: &str, step: Step, guard: Option<&str>) -> Intent {
     let at = "2026-01-01T00:00:00Z".parse().expect("time");
-    Intent { cluster: id(cluster), step, guard: guard.map(str::to_owned), at, recovering: false }
+    Intent { cluster: id(cluster), step, guard: guard.map(str::to_owned), at, recovering: false, not_after: None }
 }
 
 fn get(url: String, body: Value) -> Value {

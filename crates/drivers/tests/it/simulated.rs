@@ -104,7 +104,14 @@ impl Cloud {
             let pool = step.pool().and_then(|name| seen.pools.iter().find(|pool| pool.name == name));
             let guard = pool.map_or(&seen.etag, |pool| &pool.etag).clone();
             assert!(guard.is_some());
-            let mut intent = Intent { cluster: cluster.clone(), step, guard, at: self.clock.now(), recovering: false };
+            let mut intent = Intent {
+                cluster: cluster.clone(),
+                step,
+                guard,
+                at: self.clock.now(),
+                recovering: false,
+                not_after: None,
+            };
             self.driver.permit(cluster, &intent.step).await;
             loop {
                 match self.driver.start(&intent).await {

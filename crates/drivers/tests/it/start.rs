@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use flotta_drivers::{ClusterDriver, Look, Operation, Started, Trouble, transport::TransportError};
+use flotta_drivers::{ClusterDriver, Intent, Look, Operation, Started, Trouble, transport::TransportError};
 use flotta_model::{Hold, Step};
 use http::Method;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::fake::*;
@@ -165,12 +166,6 @@ async fn outcome(step: &Step, guard: Option<&str>, etag: Etag, word: &str, ours:
 async fn d6_a_start_sends_only_what_was_certainly_not_accepted() {
     use Etag::{Guard, Other};
     use Outcome::{Adopted, LookAgain, OtherOperation, Sent};
-    let steps = [
-        (full("1.33.2"), "cluster-0"),
-        (control_plane("1.33.2"), "cluster-0"),
-        (pool_version("1.33.2"), "win-0"),
-        (image(), "sys-0"),
-    ];
     // etag, the thing's own word (image: UpgradingNodeImageVersion), shows our target → first call, recovering
     let table = [
         (Guard, "Succeeded", false, Sent, Sent),
@@ -185,7 +180,7 @@ async fn d6_a_start_sends_only_what_was_certainly_not_accepted() {
         (Guard, "Scaling", false, OtherOperation, OtherOperation),
         (Guard, "SomethingNew", true, OtherOperation, OtherOperation),
     ];
-    for (step, guard) in &steps {
+    for (step, guard) in &every_step() {
         for (etag, word, ours, first, recovering) in table {
             for (again, expected) in [(false, first), (true, recovering)] {
                 let got = outcome(step, Some(guard), etag, word, ours, again).await;
@@ -234,6 +229,59 @@ async fn d5_what_was_observed_is_written_from_without_a_second_read_unless_it_ch
     }
 }
 
+/// The steps, and the etag that guards each on the cluster as it stands first.
+fn every_step() -> [(Step, &'static str); 4] {
+    [
+        (full("1.33.2"), "cluster-0"),
+        (control_plane("1.33.2"), "cluster-0"),
+        (pool_version("1.33.2"), "win-0"),
+        (image(), "sys-0"),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn e48_c2_nothing_is_sent_from_the_instant_on_at_which_the_window_closes() {
+    let start = clock().now();
+    let ms = jiff::SignedDuration::from_millis;
+    for (step, guard) in every_step() {
+        for recovering in [false, true] {
+            for (not_after, sent) in [(start, false), (start + ms(1), true)] {
+                let fake = Fake::new();
+                let intent = Intent { not_after: Some(not_after), ..intent(step.clone(), guard, recovering) };
+                let outcome = driver(&fake).start(&intent).await;
+                assert_eq!(fake.writes().len(), usize::from(sent), "{step}, until {not_after}: {outcome:?}");
+                let detail = "the maintenance window closed before the step was sent".into();
+                assert!(sent || outcome == Err(Trouble::Retry { detail, after: None }), "{step}: {outcome:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn e48_c2_a_window_that_closes_while_the_cluster_is_read_is_noticed() {
+    for (step, guard) in every_step() {
+        let fake = Fake::new();
+        // The read fails once, and the pause before the next takes the window's last millisecond.
+        fake.script(Method::GET, "", error(502, "BadGatewayConnection", "m"));
+        let not_after = Some(clock().now() + jiff::SignedDuration::from_millis(1));
+        let intent = Intent { not_after, ..intent(step.clone(), guard, false) };
+        let trouble = driver(&fake).start(&intent).await.expect_err("too late");
+        assert!(matches!(&trouble, Trouble::Retry { detail, .. } if detail.contains("window closed")), "{trouble:?}");
+        assert!(fake.writes().is_empty(), "{step}");
+    }
+}
+
+#[tokio::test]
+async fn e48_c2_what_was_accepted_in_its_window_is_adopted_after_it_closed() {
+    for (step, guard) in every_step() {
+        let fake = Fake::new();
+        driver(&fake).start(&intent(step.clone(), guard, false)).await.expect("sent");
+        let late = Intent { not_after: Some(Timestamp::UNIX_EPOCH), ..intent(step.clone(), guard, true) };
+        assert!(driver(&fake).start(&late).await.expect("adopted").adopted, "{step}");
+        assert_eq!(fake.writes().len(), 1, "{step}");
+    }
+}
+
 #[tokio::test]
 async fn a_recovery_that_cannot_look_does_not_say_that_nothing_was_accepted() {
     let fake = Fake::new();
@@ -249,12 +297,7 @@ async fn a_recovery_that_cannot_look_does_not_say_that_nothing_was_accepted() {
 #[tokio::test]
 async fn an_unknown_outcome_is_resolved_by_recovering_without_a_second_write() {
     let lost = || Err(TransportError::MaybeSent("connection reset".into()));
-    for (step, guard) in [
-        (full("1.33.2"), "cluster-0"),
-        (control_plane("1.33.2"), "cluster-0"),
-        (pool_version("1.33.2"), "win-0"),
-        (image(), "sys-0"),
-    ] {
+    for (step, guard) in every_step() {
         let method = if matches!(step, Step::PoolImage { .. }) { Method::POST } else { Method::PUT };
         let answers: [fn() -> Answer; 3] =
             [lost_answer, || error(504, "GatewayTimeout", "late"), || error(500, "InternalOperationError", "oops")];
