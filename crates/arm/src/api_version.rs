@@ -71,6 +71,7 @@ const FEATURES: &[(&str, &str, Option<&str>)] = &[
     ("properties.status.stages.*.groups.*.maxAllowedFailures", "2026-06-02-preview", None),
     ("properties.status.stages.*.maxConcurrency", "2026-02-01-preview", Some("2026-06-01")),
     ("properties.status.stages.*.groups.*.maxConcurrency", "2026-02-01-preview", Some("2026-06-01")),
+    ("properties.scheduledStartProperties", "2026-06-02-preview", None),
     ("properties.status.stages.*.beforeGates", "2025-04-01-preview", Some("2026-06-01")),
     ("properties.status.stages.*.afterGates", "2025-04-01-preview", Some("2026-06-01")),
     ("properties.status.stages.*.groups.*.beforeGates", "2025-04-01-preview", Some("2026-06-01")),

@@ -176,7 +176,7 @@ impl FleetDoc {
         put(&mut properties, "hubProfile", self.hub_profile.clone());
         let state = self.provisioning_state;
         operation_status(&mut properties, state, self.last_operation_id, self.last_operation_error.as_ref());
-        let mut resource = envelope(Kind::Fleet, id, etag, &self.system_data, properties);
+        let mut resource = envelope(Kind::Fleet, id, etag, Some(&self.system_data), properties);
         resource.insert("location".into(), self.fleet.location.clone().into());
         put(&mut resource, "identity", self.identity.clone());
         if !self.fleet.tags.is_empty() {
@@ -197,7 +197,7 @@ impl MemberDoc {
         }
         let state = self.provisioning_state;
         operation_status(&mut properties, state, self.last_operation_id, self.last_operation_error.as_ref());
-        strip(Value::Object(envelope(Kind::Member, id, etag, &self.system_data, properties)), version)
+        strip(Value::Object(envelope(Kind::Member, id, etag, Some(&self.system_data), properties)), version)
     }
 }
 
@@ -207,7 +207,7 @@ impl StrategyDoc {
         let mut properties = Map::new();
         properties.insert("provisioningState".into(), "Succeeded".into());
         properties.insert("strategy".into(), strategy::render(&self.strategy));
-        strip(Value::Object(envelope(Kind::Strategy, id, etag, &self.system_data, properties)), version)
+        strip(Value::Object(envelope(Kind::Strategy, id, etag, Some(&self.system_data), properties)), version)
     }
 }
 
@@ -216,9 +216,9 @@ impl RunDoc {
     pub fn render(&self, id: &str, etag: &str, version: ApiVersion, run: &Run, detail: Detail) -> Value {
         let mut properties = self.asked();
         properties.insert("provisioningState".into(), "Succeeded".into());
-        properties.insert("status".into(), status::render(run, detail));
+        properties.insert("status".into(), status::render(run, id, detail));
         put(&mut properties, "autoUpgradeProfileId", self.profile_id.clone().map(Value::from));
-        strip(Value::Object(envelope(Kind::Run, id, etag, &self.system_data, properties)), version)
+        strip(Value::Object(envelope(Kind::Run, id, etag, Some(&self.system_data), properties)), version)
     }
 
     /// What was asked for, in the shape of a request by the newest version: what a later PUT is merged with.
@@ -235,22 +235,24 @@ impl RunDoc {
     }
 }
 
-fn envelope(
+/// What every resource has. The service's own have no `systemData`.
+pub(crate) fn envelope(
     kind: Kind,
     id: &str,
     etag: &str,
-    system_data: &SystemData,
+    system_data: Option<&SystemData>,
     properties: Map<String, Value>,
 ) -> Map<String, Value> {
     let name = id.rsplit('/').next().unwrap_or_default();
-    Map::from_iter([
+    let mut resource = Map::from_iter([
         ("id".into(), id.into()),
         ("name".into(), name.into()),
         ("type".into(), kind.resource_type().into()),
         ("eTag".into(), body_etag(etag).into()),
-        ("systemData".into(), system_data.render()),
-        ("properties".into(), Value::Object(properties)),
-    ])
+    ]);
+    put(&mut resource, "systemData", system_data.map(SystemData::render));
+    resource.insert("properties".into(), Value::Object(properties));
+    resource
 }
 
 fn put(object: &mut Map<String, Value>, key: &str, value: Option<Value>) {

@@ -1,7 +1,9 @@
 //! The status tree of an update run, straight from the engine's state (`arm-api.md` §9, §10).
 
-use flotta_engine::run::{Part, Phase, Run, State, Times, Wait};
-use flotta_model::{Fault, GateConfig, ImageSelection};
+use std::ops::Range;
+
+use flotta_engine::run::{Part, Run, State, Times, Timing, Wait};
+use flotta_model::{Fault, ImageSelection};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -13,22 +15,26 @@ pub enum Detail {
     /// The documented tree.
     Documented,
     /// With what flotta adds: `uncoveredMembers`, the resolved `kubernetesVersion`, and `waitingOn` at run, stages and
-    /// groups.
-    Explained,
+    /// groups, as things stand at this time.
+    Explained(Timestamp),
 }
 
 /// The status of a run: `properties.status`.
-pub fn render(run: &Run, detail: Detail) -> Value {
+///
+/// `id` is the run's own: its gates are beside it.
+pub fn render(run: &Run, id: &str, detail: Detail) -> Value {
+    let gates = &format!("{}/gates", id.rsplit_once("/updateRuns/").map_or(id, |(fleet, _)| fleet));
     let plan = run.plan();
     let mut tree = Map::new();
     let times = run.times();
     tree.insert("status".into(), update_status(run.state(), times, run.error(Part::Run)));
     tree.insert("failureCount".into(), run.counts().failed.into());
     tree.insert("nodeImageSelection".into(), node_images(run));
-    let stages: Vec<Value> = (0..plan.stages.len() as u32).map(|stage| render_stage(run, stage, detail)).collect();
+    let stages: Vec<Value> =
+        (0..plan.stages.len() as u32).map(|stage| render_stage(run, stage, gates, detail)).collect();
     tree.insert("stages".into(), stages.into());
-    if detail == Detail::Explained {
-        explain(run, Part::Run, &mut tree);
+    explain(run, Part::Run, detail, &mut tree);
+    if let Detail::Explained(_) = detail {
         if let Some(version) = run.version() {
             tree.insert("kubernetesVersion".into(), version.to_string().into());
         }
@@ -38,8 +44,9 @@ pub fn render(run: &Run, detail: Detail) -> Value {
     Value::Object(tree)
 }
 
-fn explain(run: &Run, part: Part, tree: &mut Map<String, Value>) {
-    let reasons = run.waiting_on(part);
+fn explain(run: &Run, part: Part, detail: Detail, tree: &mut Map<String, Value>) {
+    let Detail::Explained(now) = detail else { return };
+    let reasons = run.waiting_on(part, now);
     if let (false, Ok(reasons)) = (reasons.is_empty(), serde_json::to_value(&reasons)) {
         tree.insert("waitingOn".into(), reasons);
     }
@@ -53,7 +60,7 @@ fn node_images(run: &Run) -> Value {
     }
 }
 
-fn render_stage(run: &Run, stage: u32, detail: Detail) -> Value {
+fn render_stage(run: &Run, stage: u32, gates: &str, detail: Detail) -> Value {
     let plan = &run.plan().stages[stage as usize];
     let state = run.stage(stage);
     let mut tree = Map::new();
@@ -64,28 +71,19 @@ fn render_stage(run: &Run, stage: u32, detail: Detail) -> Value {
     if let Some(limit) = stage_failure_limit(run, stage) {
         tree.insert("maxAllowedFailures".into(), limit.into());
     }
-    let all_ended = state.counts.ended() == state.counts.total();
-    let scope = Scope {
-        reached: state.phase == Phase::Entered,
-        all_ended,
-        skipped: gates_skipped(run.stage_state(stage), state.skip_asked),
-        times: state.times,
-    };
-    scope.render_gates(&mut tree, &plan.before_gates, &plan.after_gates);
-    let groups: Vec<Value> = plan.groups.clone().map(|group| render_group(run, group, detail)).collect();
+    render_gates(run, gates, &mut tree, |timing| run.stage_gates(stage, timing));
+    let groups: Vec<Value> = plan.groups.clone().map(|group| render_group(run, group, gates, detail)).collect();
     tree.insert("groups".into(), groups.into());
     if plan.after_wait_seconds > 0 {
         let status = wait_status(run, stage);
         let wait = json!({ "status": status, "waitDurationInSeconds": plan.after_wait_seconds });
         tree.insert("afterStageWaitStatus".into(), wait);
     }
-    if detail == Detail::Explained {
-        explain(run, Part::Stage(stage), &mut tree);
-    }
+    explain(run, Part::Stage(stage), detail, &mut tree);
     Value::Object(tree)
 }
 
-fn render_group(run: &Run, group: u32, detail: Detail) -> Value {
+fn render_group(run: &Run, group: u32, gates: &str, detail: Detail) -> Value {
     let plan = &run.plan().groups[group as usize];
     let state = run.group(group);
     let mut tree = Map::new();
@@ -97,20 +95,12 @@ fn render_group(run: &Run, group: u32, detail: Detail) -> Value {
     if let Some(limit) = plan.max_allowed_failures.or_else(of_stage) {
         tree.insert("maxAllowedFailures".into(), limit.into());
     }
-    let scope = Scope {
-        reached: run.group_state(group) == State::Pending,
-        all_ended: state.counts.ended() == state.counts.total(),
-        skipped: gates_skipped(run.group_state(group), state.skip_asked),
-        times: state.times,
-    };
-    scope.render_gates(&mut tree, &plan.before_gates, &plan.after_gates);
+    render_gates(run, gates, &mut tree, |timing| run.group_gates(group, timing));
     let members: Vec<Value> = plan.members.clone().map(|member| render_member(run, member)).collect();
     if !members.is_empty() {
         tree.insert("members".into(), members.into());
     }
-    if detail == Detail::Explained {
-        explain(run, Part::Group(group), &mut tree);
-    }
+    explain(run, Part::Group(group), detail, &mut tree);
     Value::Object(tree)
 }
 
@@ -123,8 +113,8 @@ fn render_member(run: &Run, member: u32) -> Value {
     if let Some(operation) = &state.operation {
         tree.insert("operationId".into(), operation.to_string().into());
     }
-    if let Some(message) = &state.message {
-        tree.insert("message".into(), message.to_string().into());
+    if let Some(message) = run.message(member) {
+        tree.insert("message".into(), message.into());
     }
     let status = update_status(run.member_state(member), state.times, run.error(Part::Member(member)));
     tree.insert("status".into(), status);
@@ -147,43 +137,28 @@ fn wait_status(run: &Run, stage: u32) -> Value {
     update_status(run.wait_state(stage), times, None)
 }
 
-/// What the gates of a stage or group are judged by.
-struct Scope {
-    reached: bool,
-    all_ended: bool,
-    skipped: bool,
-    times: Times,
-}
-
-fn gates_skipped(state: State, skip_asked: bool) -> bool {
-    skip_asked || state == State::Skipped
-}
-
-impl Scope {
-    fn render_gates(&self, tree: &mut Map<String, Value>, before: &[GateConfig], after: &[GateConfig]) {
-        for (side, gates, open) in [("beforeGates", before, !self.all_ended), ("afterGates", after, self.all_ended)] {
-            if !gates.is_empty() {
-                tree.insert(side.into(), gates.iter().map(|gate| self.gate(gate, self.reached && open)).collect());
-            }
+/// The gates of a stage or group. Those that were never reached have no id to be found by.
+fn render_gates(run: &Run, ids: &str, tree: &mut Map<String, Value>, gates: impl Fn(Timing) -> Range<u32>) {
+    for (side, timing) in [("beforeGates", Timing::Before), ("afterGates", Timing::After)] {
+        let gates = gates(timing);
+        if !gates.is_empty() {
+            tree.insert(side.into(), gates.map(|gate| render_gate(run, ids, gate)).collect());
         }
     }
+}
 
-    /// Pending where it is what the scope waits for. There is no gate resource yet, so there is no `gateId`.
-    fn gate(&self, gate: &GateConfig, waited_for: bool) -> Value {
-        let status = match () {
-            () if self.skipped => {
-                update_status(State::Skipped, Times { started: None, completed: self.times.completed }, None)
-            }
-            () if waited_for => update_status(State::Pending, Times::default(), None),
-            () => update_status(State::NotStarted, Times::default(), None),
-        };
-        let mut tree = Map::new();
-        if let Some(name) = &gate.display_name {
-            tree.insert("displayName".into(), name.clone().into());
-        }
-        tree.insert("status".into(), status);
-        Value::Object(tree)
+fn render_gate(run: &Run, ids: &str, number: u32) -> Value {
+    let gate = run.gate(number);
+    let mut tree = Map::new();
+    if let Some(name) = &run.gate_config(number).display_name {
+        tree.insert("displayName".into(), name.clone().into());
     }
+    let id = run.gate_id(number);
+    if gate.times().started.is_some() && !id.is_empty() {
+        tree.insert("gateId".into(), format!("{ids}/{id}").into());
+    }
+    tree.insert("status".into(), update_status(gate.state(), gate.times(), None));
+    Value::Object(tree)
 }
 
 fn update_status(state: State, times: Times, error: Option<Fault>) -> Value {

@@ -325,7 +325,7 @@ fn render_gate(gate: &GateConfig) -> Value {
     Value::Object(object)
 }
 
-fn render_start(start: &ScheduledStart) -> Value {
+pub(crate) fn render_start(start: &ScheduledStart) -> Value {
     let mut object = Map::new();
     let day = WEEKDAYS.iter().find(|(_, day)| *day == start.day).map(|(word, _)| *word);
     render_text(&mut object, "startDay", day);
@@ -335,7 +335,7 @@ fn render_start(start: &ScheduledStart) -> Value {
     Value::Object(object)
 }
 
-fn render_policy(policy: &ApprovalPolicy) -> Value {
+pub(crate) fn render_policy(policy: &ApprovalPolicy) -> Value {
     let mut object = Map::new();
     if policy.approvers != 1 {
         object.insert("approvers".into(), policy.approvers.into());

@@ -154,8 +154,14 @@ fn run_doc() -> RunDoc {
     })
 }
 
+/// A step; members have no maintenance windows.
 fn step(run: &mut Run, input: Input, second: i64) {
     run.step(&input, at(second)).expect("accepted");
+    while run.reading() {
+        let mut windows = Windows::default();
+        run.windows_to_read().into_iter().for_each(|member| windows.add(member, None));
+        run.step(&Input::WindowsSeen(windows), at(second)).expect("accepted");
+    }
 }
 
 fn ticket(run: &Run, member: u32) -> Ticket {
@@ -231,12 +237,15 @@ fn api10_times_operations_messages_errors_and_failures_are_shown_as_they_come() 
     let looking = ticket(&run, 0);
     step(
         &mut run,
-        Input::Seen(looking, Box::new(Sighting { cluster: old_cluster(), offer: None, claimed_by: None })),
+        Input::Seen(
+            looking,
+            Box::new(Sighting { cluster: old_cluster(), offer: None, claimed_by: None, window: None }),
+        ),
         2,
     );
     let sending = ticket(&run, 0);
     step(&mut run, Input::Accepted { ticket: sending, operation: "op-1".into(), adopted: false }, 3);
-    let tree = status::render(&run, Detail::Documented);
+    let tree = status::render(&run, "run", Detail::Documented);
     assert_eq!(tree["status"], json!({"state": "Running", "startTime": "2026-11-04T03:04:31.2146915Z"}));
     let first = json!({
         "name": "a1", "clusterResourceId": cluster("a1"), "operationId": "op-1",
@@ -245,7 +254,7 @@ fn api10_times_operations_messages_errors_and_failures_are_shown_as_they_come() 
     assert_eq!(tree["stages"][0]["groups"][0]["members"][0], first);
     let following = ticket(&run, 0);
     step(&mut run, Input::StepFailed(following, Fault::new("Broken", "it broke")), 4);
-    let tree = status::render(&run, Detail::Documented);
+    let tree = status::render(&run, "run", Detail::Documented);
     let member = &tree["stages"][0]["groups"][0]["members"][0]["status"];
     let expect = json!({
         "state": "Failed", "startTime": "2026-11-04T03:04:31.2146915Z", "completedTime": "2026-11-04T03:04:34.2146915Z",
@@ -272,8 +281,8 @@ fn old_cluster() -> Cluster {
         pools: Vec::new(),
         etag: None,
         long_term_support: false,
-            automatic_upgrades: Vec::new(),
-            provisions_nodes: false,
+        automatic_upgrades: Vec::new(),
+        provisions_nodes: false,
     }
 }
 
@@ -283,7 +292,7 @@ fn b3_a_held_member_is_pending_with_its_reason() {
     step(&mut run, Input::Start, 1);
     let looking = ticket(&run, 0);
     step(&mut run, Input::Held(looking, Hold::NoDriver), 2);
-    let tree = status::render(&run, Detail::Documented);
+    let tree = status::render(&run, "run", Detail::Documented);
     let status = &tree["stages"][0]["groups"][0]["members"][0]["status"];
     assert_eq!(status["state"], "Pending");
     assert_eq!(status["error"]["code"], "NoDriverForCluster");
@@ -293,7 +302,7 @@ fn b3_a_held_member_is_pending_with_its_reason() {
 fn a7_a_skipped_group_shows_its_members_and_gates_skipped() {
     let mut run = update_run();
     step(&mut run, Input::Skip(vec![SkipTarget::Group("b".parse().expect("name"))]), 5);
-    let tree = status::render(&run, Detail::Documented);
+    let tree = status::render(&run, "run", Detail::Documented);
     let skipped = json!({"state": "Skipped", "completedTime": "2026-11-04T03:04:35.2146915Z"});
     let group = &tree["stages"][1]["groups"][0];
     assert_eq!(group["status"], skipped);
@@ -309,7 +318,7 @@ fn a6_a_reached_gate_is_pending_and_so_are_stage_and_run() {
     let mut run = update_run();
     step(&mut run, Input::Skip(vec![SkipTarget::Stage("first".parse().expect("name"))]), 0);
     step(&mut run, Input::Start, 1);
-    let tree = status::render(&run, Detail::Documented);
+    let tree = status::render(&run, "run", Detail::Documented);
     let states = [
         "/status/state",
         "/stages/1/status/state",
@@ -334,7 +343,7 @@ fn a6_a_gate_of_a_group_blocks_that_group_only() {
     let plan = Plan::resolve(request.goal, request.strategy.as_ref(), &members).expect("plan");
     let mut run = Run::new(Arc::new(plan));
     step(&mut run, Input::Start, 1);
-    let tree = status::render(&run, Detail::Documented);
+    let tree = status::render(&run, "run", Detail::Documented);
     let states = [
         "/stages/0/groups/0/status/state",
         "/stages/0/groups/0/beforeGates/0/status/state",
@@ -348,14 +357,14 @@ fn a6_a_gate_of_a_group_blocks_that_group_only() {
 #[test]
 fn choice_uncovered_members_and_reasons_are_shown_when_asked_for() {
     let mut run = update_run();
-    let plain = status::render(&run, Detail::Documented);
+    let plain = status::render(&run, "run", Detail::Documented);
     assert!(["uncoveredMembers", "waitingOn", "kubernetesVersion"].iter().all(|key| plain.get(key).is_none()));
-    let told = status::render(&run, Detail::Explained);
+    let told = status::render(&run, "run", Detail::Explained(jiff::Timestamp::UNIX_EPOCH));
     assert_eq!(told["uncoveredMembers"], json!({"count": 1, "first": ["x"]}));
     assert_eq!(told["kubernetesVersion"], "1.33.2");
     assert_eq!(told["waitingOn"], json!([{"why": "NotStarted", "members": 3}]));
     step(&mut run, Input::Start, 1);
-    let told = status::render(&run, Detail::Explained);
+    let told = status::render(&run, "run", Detail::Explained(jiff::Timestamp::UNIX_EPOCH));
     let slot = json!([{"why": {"Slot": {"of": "first", "limit": 1}}, "members": 1}]);
     assert_eq!(told["stages"][0]["groups"][0]["waitingOn"], slot);
 }
@@ -366,7 +375,7 @@ fn a4_custom_images_are_the_selected_ones_and_strategies_are_shown_as_sent() {
         "nodeImageSelection": {"type": "Custom", "customNodeImageVersions": [{"version": "A-1.0.0"}]}});
     let goal = run::parse(&json!({"properties": {"managedClusterUpdate": goal}})).expect("run").goal;
     let run = Run::new(Arc::new(Plan::resolve(goal, None, &[]).expect("plan")));
-    let tree = status::render(&run, Detail::Documented);
+    let tree = status::render(&run, "run", Detail::Documented);
     assert_eq!(tree["nodeImageSelection"], json!({"selectedNodeImageVersions": [{"version": "A-1.0.0"}]}));
     let sent = &request()["properties"]["strategy"];
     let parsed = strategy::parse(&json!({"properties": {"strategy": sent}})).expect("strategy");

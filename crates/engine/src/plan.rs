@@ -25,6 +25,9 @@ pub struct Plan {
     /// Who created the run, for gates that somebody else must approve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<String>,
+    /// The ids of its gates, in the order of [`crate::run::Run::gate`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gate_ids: Vec<Box<str>>,
 }
 
 /// A stage with its limits as numbers.
@@ -149,6 +152,7 @@ impl Plan {
             uncovered: Uncovered::default(),
             patience_seconds: default_patience(),
             created_by: None,
+            gate_ids: Vec::new(),
         };
         let mut places: BTreeMap<&Name, u32> = BTreeMap::new();
         let mut overlaps: Vec<(&Name, u32, u32)> = Vec::new();
@@ -279,6 +283,18 @@ impl Plan {
             before_gates: group.before_gates.clone(),
             after_gates: group.after_gates.clone(),
         });
+    }
+
+    /// Gives each gate an id.
+    pub fn name_gates(&mut self, id: impl FnMut() -> Box<str>) {
+        self.gate_ids = std::iter::repeat_with(id).take(self.gate_count()).collect();
+    }
+
+    /// How many gates there are.
+    pub fn gate_count(&self) -> usize {
+        let stages = self.stages.iter().map(|stage| stage.before_gates.len() + stage.after_gates.len());
+        let groups = self.groups.iter().map(|group| group.before_gates.len() + group.after_gates.len());
+        stages.chain(groups).sum()
     }
 
     /// The group of a member.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{NodeImage, VersionTarget};
+use crate::{NodeImage, VersionTarget, WindowKind};
 
 /// What is upgraded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +93,14 @@ impl Goal {
     /// What is upgraded.
     pub fn upgrade(&self) -> UpgradeType {
         self.upgrade
+    }
+
+    /// Which of a cluster's maintenance schedules it obeys (`behaviour.md` B4).
+    pub fn window_kind(&self) -> WindowKind {
+        match self.upgrade {
+            UpgradeType::Full | UpgradeType::ControlPlaneOnly => WindowKind::AutoUpgrade,
+            UpgradeType::NodeImageOnly => WindowKind::NodeOs,
+        }
     }
 
     /// The version asked for.

@@ -73,7 +73,11 @@ pub async fn take_up_orphans(shared: &Arc<Shared>) -> Result<(), Error> {
         for document in page {
             let call: InFlight = journal::decode(&document.body)?;
             if call.orphan {
-                let run = RunRef { id: document.parent.parse().unwrap_or(Uuid::nil()), label: "deleted run".into() };
+                let run = RunRef {
+                    id: document.parent.parse().unwrap_or(Uuid::nil()),
+                    label: "deleted run".into(),
+                    fleet: "".into(),
+                };
                 follow(shared, Orphan { key: document.key, run, call });
             }
         }

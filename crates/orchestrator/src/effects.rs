@@ -8,10 +8,13 @@ use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 use flotta_drivers::{ClusterDriver, Intent, Look, Operation, Progress, Trouble};
 use flotta_engine::{
     Input, Plan, Run, Work,
-    run::{Sighting, Ticket},
+    run::{Sighting, Ticket, Windows},
     upgrade::{self, Needs, Target},
 };
-use flotta_model::{Cluster, ClusterId, Goal, Hold, KubernetesVersion, Step, UpgradeType, VersionTarget};
+use flotta_model::{
+    Cluster, ClusterId, Goal, Hold, KubernetesVersion, MaintenanceWindow, Step, UpgradeType, VersionTarget,
+};
+use futures::{StreamExt, stream};
 use jiff::SignedDuration;
 use tokio::{sync::mpsc, task::AbortHandle};
 
@@ -48,6 +51,10 @@ pub struct Context {
 const LOOKS: u32 = 6;
 /// The longest pause between tries (domain time).
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+/// Windows that are read at once.
+const READS_AT_ONCE: usize = 64;
+/// What was read so far is told after this long (domain time), so that a large stage begins before all of it is read.
+const TELL_AFTER: SignedDuration = SignedDuration::from_secs(10);
 /// A sighting older than this is taken again before a step is decided on it (domain time).
 const FRESH: SignedDuration = SignedDuration::from_secs(5);
 
@@ -74,6 +81,16 @@ impl Context {
     async fn tell(&self, observation: impl Into<Observation>) {
         // A closed mailbox means that the run is gone or folded again: nobody is to be told.
         let _ = self.observe.send(observation.into()).await;
+    }
+
+    /// A member's window, as far as it can be read just now.
+    async fn window(&self, member: u32) -> Option<MaintenanceWindow> {
+        let cluster = &self.plan.members[member as usize].cluster;
+        let window = self.shared.driver(cluster)?.window(cluster, self.plan.goal.window_kind()).await;
+        window.unwrap_or_else(|trouble| {
+            tracing::debug!(%cluster, %trouble, "a maintenance window cannot be read yet");
+            None
+        })
     }
 
     async fn pause(&self, length: Duration) {
@@ -109,14 +126,15 @@ pub async fn sight(
     machines: bool,
 ) -> Result<Sighting, Trouble> {
     let images = goal.upgrade() != UpgradeType::ControlPlaneOnly;
-    let seen = driver.observe(cluster, Look { target: version, images, machines }).await?;
+    let look = driver.observe(cluster, Look { target: version, images, machines });
+    let (seen, window) = tokio::try_join!(look, driver.window(cluster, goal.window_kind()))?;
     let offer = match version {
         Some(version) if seen.version < version => {
             Some(driver.catalogue(cluster, &seen.location).await?.offer(version))
         }
         _ => None,
     };
-    Ok(Sighting { cluster: seen, offer, claimed_by: None })
+    Ok(Sighting { cluster: seen, offer, claimed_by: None, window })
 }
 
 /// Grows with each failure in a row.
@@ -155,7 +173,9 @@ async fn look_until_known(context: &Context, ticket: Ticket, machines: bool) -> 
         let at = context.shared.clock.now();
         let (detail, after) = match context.sight(ticket, &**driver, machines).await {
             Ok(mut sighting) => {
-                let Some(step) = context.first_step(&sighting) else { return seen(ticket, sighting).into() };
+                let shut = sighting.window.as_ref().is_some_and(|window| !window.is_open(at));
+                let step = context.first_step(&sighting).filter(|_| !shut);
+                let Some(step) = step else { return seen(ticket, sighting).into() };
                 if !permitted {
                     driver.permit(cluster, &step).await;
                     permitted = true;
@@ -188,14 +208,42 @@ fn seen(ticket: Ticket, sighting: Sighting) -> Input {
     Input::Seen(ticket, Box::new(sighting))
 }
 
-/// Sees whether what holds a member is still there, again and again.
-pub fn probe(context: &Context, ticket: Ticket, hold: Hold) -> Running {
+/// Reads the windows of members, in their order. What cannot be read is taken for none here: the look that a step is
+/// decided on reads it again, and knows better.
+pub fn read_windows(context: &Context, members: Vec<u32>) -> Running {
+    let task = {
+        let context = context.clone();
+        async move {
+            let read = |member| {
+                let context = &context;
+                async move { (member, context.window(member).await) }
+            };
+            let mut reads = stream::iter(members).map(read).buffered(READS_AT_ONCE);
+            let (mut windows, mut told) = (Windows::default(), context.shared.clock.now());
+            while let Some((member, window)) = reads.next().await {
+                windows.add(member, window);
+                let now = context.shared.clock.now();
+                if now.duration_since(told) > TELL_AFTER {
+                    told = now;
+                    windows.more = true;
+                    context.tell(Input::WindowsSeen(std::mem::take(&mut windows))).await;
+                }
+            }
+            context.tell(Input::WindowsSeen(windows)).await;
+        }
+    };
+    context.clone().spawn(Work::ReadWindows, task)
+}
+
+/// Sees whether what holds a member is still there, again and again; `at_once`, or after the usual pause.
+pub fn probe(context: &Context, ticket: Ticket, hold: Hold, at_once: bool) -> Running {
     let task = {
         let context = context.clone();
         async move {
             let cluster = context.cluster(ticket);
             // What was given back before this began, such as before a restart, is looked at once.
             let mut first = true;
+            let mut at_once = at_once;
             loop {
                 let wait = matches!(hold, Hold::Claimed { .. }) && (first || context.claimed_by(cluster).is_some());
                 first = false;
@@ -206,9 +254,10 @@ pub fn probe(context: &Context, ticket: Ticket, hold: Hold) -> Running {
                     }
                 };
                 tokio::select! {
-                    () = context.pause(probe_every(&hold)) => {}
+                    () = context.pause(if at_once { Duration::ZERO } else { looked_at_every(&hold) }) => {}
                     () = freed => {}
                 }
+                at_once = false;
                 let input = probe_once(&context, ticket).await;
                 if let Some(input) = input {
                     context.tell(input).await;
@@ -237,15 +286,8 @@ async fn probe_once(context: &Context, ticket: Ticket) -> Option<Input> {
 }
 
 /// How often a hold is looked at again (domain time). A claim that is given back wakes by itself.
-fn probe_every(hold: &Hold) -> Duration {
-    Duration::from_secs(match hold {
-        Hold::OtherOperation(_) | Hold::Throttled => 30,
-        Hold::Claimed { .. } | Hold::Unreachable(_) => 60,
-        Hold::ClusterStopped => 120,
-        Hold::NoDriver | Hold::CredentialsRefused(_) => 300,
-        Hold::VersionNotInRegion { .. } => 600,
-        Hold::StoppedBetweenSteps { .. } => 3600,
-    })
+fn looked_at_every(hold: &Hold) -> Duration {
+    Duration::from_secs(u64::from(hold.looked_at_every()))
 }
 
 /// Sends a step that was committed to, until it is known what became of it.

@@ -18,6 +18,20 @@ pub struct RunRef {
     pub id: Uuid,
     /// How people know it: `fleet/run`.
     pub label: Arc<str>,
+    /// What the documents of its fleet are listed under.
+    #[serde(default = "nowhere")]
+    pub fleet: Arc<str>,
+}
+
+impl RunRef {
+    /// The run's name.
+    pub fn name(&self) -> &str {
+        self.label.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+fn nowhere() -> Arc<str> {
+    "".into()
 }
 
 /// Who asked for something.
@@ -125,11 +139,21 @@ pub fn add_new(batch: &mut Batch, id: Uuid, plan: &Plan) -> Result<(), Error> {
         collection: Collection::Plans,
         key: id.to_string(),
         parent: String::new(),
-        body: encode(plan)?,
+        body: named(plan)?,
         etag: id.to_string(),
         expect: Expect::Absent,
     });
     Ok(())
+}
+
+/// The plan, with ids for its gates.
+fn named(plan: &Plan) -> Result<String, Error> {
+    if plan.gate_count() == 0 {
+        return encode(plan);
+    }
+    let mut plan = plan.clone();
+    plan.name_gates(|| Uuid::new_v4().to_string().into());
+    encode(&plan)
 }
 
 /// JSON of something of ours.

@@ -24,6 +24,7 @@ pub mod check;
 pub mod claims;
 mod drain;
 mod effects;
+pub mod gates;
 pub mod journal;
 mod worker;
 
@@ -81,8 +82,8 @@ pub enum Moment {
     After,
 }
 
-/// What must be so of a run's number.
-pub type NumberCheck = Box<dyn FnOnce(u64) -> bool + Send>;
+/// What must be so of a run and its number.
+pub type NumberCheck = Box<dyn FnOnce(&Run, u64) -> bool + Send>;
 
 impl Orchestrator {
     /// Takes up everything that was going on when the store was last used.

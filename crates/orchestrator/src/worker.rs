@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     Command, Error, Moment, NumberCheck, RunRef, Shared,
     claims::{Holder, Offered},
-    drain, effects,
+    drain, effects, gates,
     journal::{self, InFlight, Recorded},
 };
 
@@ -170,6 +170,11 @@ struct Worker {
     claimed: HashSet<u32>,
     effects: HashMap<u32, effects::Running>,
     resolving: Option<effects::Running>,
+    reading: Option<effects::Running>,
+    /// What was last written of the gates.
+    gates: gates::Written,
+    /// Started again just now: what holds members is looked at at once.
+    resumed: bool,
     observations: mpsc::Receiver<Observation>,
     observe: mpsc::Sender<Observation>,
     /// Members whose state was folded: a step that was intended may have been sent.
@@ -230,6 +235,9 @@ impl Worker {
             .collect();
         let marked = is_active(folded.run.phase());
         Self {
+            gates: gates::Written::of(&folded.run),
+            reading: None,
+            resumed: true,
             last: folded.last.unwrap_or(Timestamp::MIN),
             shared,
             id,
@@ -343,7 +351,7 @@ impl Worker {
 
     fn command(&mut self, command: Command, moment: Moment, view: View, pending: &mut Pending) -> Result<(), Error> {
         let Command { input, by, check } = command;
-        if !check(self.number) {
+        if !check(&self.run, self.number) {
             drop(view(Err(Error::Changed)));
             return Ok(());
         }
@@ -366,6 +374,9 @@ impl Worker {
 
     fn observed(&mut self, observation: Observation, pending: &mut Pending) -> Result<(), Error> {
         let Observation { input, operation, pause, claim } = observation;
+        if matches!(&input, Input::WindowsSeen(windows) if !windows.more) {
+            self.reading = None;
+        }
         let now = self.now();
         let events = self.run.step(&input, now)?;
         if let (Input::Accepted { ticket, .. }, Some(operation)) = (&input, operation)
@@ -395,7 +406,11 @@ impl Worker {
         if events.is_empty() {
             return Ok(());
         }
+        for put in self.gates.changed(&self.id, &self.run)? {
+            pending.documents.put(put);
+        }
         for event in &events {
+            self.resumed |= matches!(event, Event::Resumed);
             pending.touched.extend(touched_by(event));
             pending.all |= touches_all(event);
             if let Event::StepIntended { member, .. } = event {
@@ -474,6 +489,7 @@ impl Worker {
         if pending.all {
             self.dispatch_all(&pending.pauses);
         } else {
+            self.dispatch_reading();
             for member in pending.touched {
                 self.dispatch(member, pending.pauses.get(&member).copied());
             }
@@ -562,10 +578,22 @@ impl Worker {
         } else if !resolve {
             self.resolving = None;
         }
+        self.dispatch_reading();
         let wanted: BTreeSet<u32> =
             self.run.work().iter().filter_map(work_member).chain(self.effects.keys().copied()).collect();
         for member in wanted {
             self.dispatch(member, pauses.get(&member).copied());
+        }
+        self.resumed = false;
+    }
+
+    /// Reads windows where that is called for.
+    fn dispatch_reading(&mut self) {
+        let wanted = self.run.reading();
+        if wanted && self.reading.is_none() {
+            self.reading = Some(effects::read_windows(&self.context(), self.run.windows_to_read()));
+        } else if !wanted {
+            self.reading = None;
         }
     }
 
@@ -583,7 +611,7 @@ impl Worker {
         let running = match work {
             Work::Look(ticket) => effects::look(&context, ticket, pause, self.run.member(member).attempt > 1),
             Work::Probe(ticket) => match self.run.member(member).held() {
-                Some(held) => effects::probe(&context, ticket, held.hold.clone()),
+                Some(held) => effects::probe(&context, ticket, held.hold.clone(), self.resumed),
                 None => return,
             },
             Work::Send(ticket) => match intent(&self.run, member, self.recovering) {
@@ -594,7 +622,7 @@ impl Worker {
                 (Some(intent), Some(operation)) => effects::follow(&context, ticket, intent, operation.clone()),
                 _ => return,
             },
-            Work::ResolveTarget => return,
+            Work::ResolveTarget | Work::ReadWindows => return,
         };
         self.effects.insert(member, running);
     }
@@ -607,7 +635,7 @@ impl Worker {
     async fn retire(&mut self, retire: Retire) -> Result<bool, Error> {
         let Retire { check, only_idle, mut batch, answer } = retire;
         let refusal = match () {
-            () if !check(self.number) => Some(Error::Changed),
+            () if !check(&self.run, self.number) => Some(Error::Changed),
             () if only_idle && self.run.phase() != RunPhase::Idle => Some(Error::Started),
             () => None,
         };
@@ -617,6 +645,7 @@ impl Worker {
         }
         batch.forget.push(self.id.id);
         let delete = |collection, key| Delete { collection, key, expect: Expect::Any };
+        gates::forget(&self.run, &mut batch);
         batch.deletes.push(delete(Collection::Plans, self.id.id.to_string()));
         batch.deletes.push(delete(Collection::Meta, format!("{}/{}", journal::ACTIVE, self.id.id)));
         let mut orphans = Vec::new();
@@ -703,12 +732,13 @@ fn member_of(input: &Input) -> Option<u32> {
         | Input::StepFailed(ticket, _) => Some(ticket.member),
         Input::MemberLeft(member) => Some(*member),
         Input::Tick | Input::Start | Input::Stop | Input::Skip(_) | Input::TargetResolved(_) => None,
+        Input::Gate { .. } | Input::WindowsSeen(_) => None,
     }
 }
 
 fn work_member(work: &Work) -> Option<u32> {
     match work {
-        Work::ResolveTarget => None,
+        Work::ResolveTarget | Work::ReadWindows => None,
         Work::Look(ticket) | Work::Probe(ticket) | Work::Send(ticket) | Work::Follow(ticket) => Some(ticket.member),
     }
 }
@@ -737,7 +767,10 @@ fn touches_all(event: &Event) -> bool {
         | Event::FailedFast { .. }
         | Event::RunEnded(_)
         | Event::TargetResolved(_)
-        | Event::Skipped(_) => true,
+        | Event::Skipped(_)
+        | Event::GateOpened(_)
+        | Event::GateRejected { .. }
+        | Event::GateExpired(_) => true,
         Event::GroupEnded(_, outcome) | Event::StageEnded(_, outcome) => *outcome == Outcome::Failed,
         _ => false,
     }

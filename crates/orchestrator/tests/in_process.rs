@@ -24,6 +24,7 @@ use flotta_model::{Goal, Group, Member, Stage, Strategy, UpgradeType};
 use flotta_orchestrator::{Command, Moment, Orchestrator, RunRef};
 use flotta_simulator::{FleetFile, Options, Simulator};
 use flotta_store::{Batch, Collection, Delete, Document, Entry, Expect, MemoryStore, Snapshot, Store, StoreError};
+use jiff::Timestamp;
 use uuid::Uuid;
 
 const REGIONS: &str = r"
@@ -66,14 +67,17 @@ impl World {
     async fn run(&self, name: &str, version: &str, strategy: Option<Strategy>) -> RunRef {
         let goal = Goal::new(UpgradeType::Full, Some(version.parse().expect("version")), None).expect("goal");
         let plan = Plan::resolve(goal, strategy.as_ref(), &self.members()).expect("plan");
-        let run =
-            RunRef { id: Uuid::from_u128(name.bytes().map(u128::from).sum()), label: format!("fleet/{name}").into() };
+        let run = RunRef {
+            id: Uuid::from_u128(name.bytes().map(u128::from).sum()),
+            label: format!("fleet/{name}").into(),
+            fleet: "fleet".into(),
+        };
         self.orchestrator.create(run.id, &plan, Batch::default()).await.expect("created");
         run
     }
 
     async fn tell(&self, run: &RunRef, input: Input) -> Result<State, flotta_orchestrator::Error> {
-        let command = Command { input, by: "tester".into(), check: Box::new(|_| true) };
+        let command = Command { input, by: "tester".into(), check: Box::new(|_, _| true) };
         self.orchestrator.command(run, command, Moment::After, |run, _| run.state()).await
     }
 
@@ -88,8 +92,11 @@ impl World {
             }
             self.clock.pause(Duration::from_secs(30)).await;
         }
-        let seen =
-            self.see(run, |run| format!("{:?} {:?} {:?}", run.state(), run.counts(), run.waiting_on(Part::Run))).await;
+        let seen = self
+            .see(run, |run| {
+                format!("{:?} {:?} {:?}", run.state(), run.counts(), run.waiting_on(Part::Run, Timestamp::UNIX_EPOCH))
+            })
+            .await;
         panic!("never {wanted:?}: {seen}");
     }
 
@@ -187,7 +194,7 @@ async fn choice_one_cluster_in_two_runs_the_second_waits_for_the_first() {
     world.clock.pause(Duration::from_secs(60)).await;
     world.tell(&second, Input::Start).await.expect("started");
     world.until(&second, State::Pending).await;
-    let reason = world.see(&second, |run| run.waiting_on(Part::Member(0))).await;
+    let reason = world.see(&second, |run| run.waiting_on(Part::Member(0), Timestamp::UNIX_EPOCH)).await;
     assert!(format!("{reason:?}").contains("fleet/a"), "{reason:?}");
     world.until(&first, State::Completed).await;
     world.until(&second, State::Skipped).await;
@@ -231,7 +238,7 @@ async fn what_was_given_back_before_a_restart_is_looked_at_after_it() {
     world.store.commit(Batch { deletes, ..Batch::default() }).await.expect("committed");
     world.orchestrator = open(&world.store, &world.simulator, world.clock).await;
     world.clock.pause(Duration::from_secs(2)).await;
-    let reason = format!("{:?}", world.see(&second, |run| run.waiting_on(Part::Run)).await);
+    let reason = format!("{:?}", world.see(&second, |run| run.waiting_on(Part::Run, Timestamp::UNIX_EPOCH)).await);
     assert!(!reason.contains("Claimed"), "{reason}");
 }
 
@@ -315,7 +322,7 @@ async fn a_deleted_run_keeps_its_clusters_until_what_is_under_way_has_ended() {
     let run = world.run("a", "1.33.2", Some(two_groups(Some("1")))).await;
     world.tell(&run, Input::Start).await.expect("started");
     world.clock.pause(Duration::from_secs(120)).await;
-    world.orchestrator.retire(&run, Box::new(|_| true), false, Batch::default()).await.expect("deleted");
+    world.orchestrator.retire(&run, Box::new(|_, _| true), false, Batch::default()).await.expect("deleted");
     let again = world.orchestrator.read(&run, |_, _| ()).await;
     assert!(matches!(again, Err(flotta_orchestrator::Error::NoSuchRun)), "{again:?}");
     world.restart().await;
@@ -323,7 +330,9 @@ async fn a_deleted_run_keeps_its_clusters_until_what_is_under_way_has_ended() {
     world.tell(&second, Input::Start).await.expect("started");
     world.clock.pause(Duration::from_secs(5)).await;
     let held = world.see(&second, |run| run.counts().pending).await;
-    let seen = world.see(&second, |run| format!("{:?} {:?}", run.counts(), run.waiting_on(Part::Run))).await;
+    let seen = world
+        .see(&second, |run| format!("{:?} {:?}", run.counts(), run.waiting_on(Part::Run, Timestamp::UNIX_EPOCH)))
+        .await;
     assert!(held > 0, "clusters of the deleted run are held: {seen}");
     world.until(&second, State::Completed).await;
     assert_eq!(world.accepted().len(), 6, "the one that failed is sent again: {:?}", world.accepted());

@@ -126,7 +126,7 @@ async fn delete(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> {
         ended.push((stored, state == State::NotStarted));
     }
     for (stored, only_idle) in &ended {
-        match runs::retire(call, fleet, stored, Box::new(|_| true), *only_idle).await {
+        match runs::retire(call, fleet, stored, Box::new(|_, _| true), *only_idle).await {
             Err(Error::NoSuchRun) => {}
             retired => retired.map_err(runs::refused)?,
         }

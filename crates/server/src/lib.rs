@@ -8,11 +8,14 @@
 //! | `guard` | who may ask at all: loopback only, no foreign host or origin |
 //! | `reply` | answers and their headers |
 //! | `documents` | keys, reading and changing documents |
-//! | `fleets`, `members`, `strategies`, `runs` | the resources |
+//! | `fleets`, `members`, `strategies`, `runs`, `gates` | the resources |
+//! | `check` | what a run would do, told before it starts |
 //! | `provider` | what the provider says of itself; operations |
 
+mod check;
 mod documents;
 mod fleets;
+mod gates;
 mod guard;
 mod members;
 mod provider;
@@ -160,24 +163,35 @@ enum Turn<'a> {
 }
 
 /// What stands behind the path of a run, beside ARM's own tree.
-const WAITING_ON: &str = "/waitingon";
+const BESIDE: [(&str, Beside); 2] = [("/waitingon", Beside::WaitingOn), ("/check", Beside::Check)];
 
 /// A part of a path that ARM does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nothing,
     WaitingOn,
+    Check,
+}
+
+impl Beside {
+    /// What a path leads to, and what stands beside it. Only runs have something: a run may well be named `check`.
+    fn split(path: &str) -> Result<(Target, Self), ArmError> {
+        let lower = path.to_ascii_lowercase();
+        for (suffix, beside) in BESIDE {
+            let run = lower.strip_suffix(suffix).map(|rest| Target::parse(&path[..rest.len()]));
+            if let Some(Ok(target @ Target::Run(..))) = run {
+                return Ok((target, beside));
+            }
+        }
+        Ok((Target::parse(path)?, Self::Nothing))
+    }
 }
 
 impl Call {
     async fn read(app: App, request: Request) -> Result<(Self, Target, Beside), ArmError> {
         let (head, body) = request.into_parts();
         let path = head.uri.path().to_owned();
-        let (arm_path, beside) = match path.to_ascii_lowercase().strip_suffix(WAITING_ON) {
-            Some(rest) => (&path[..rest.len()], Beside::WaitingOn),
-            None => (path.as_str(), Beside::Nothing),
-        };
-        let target = Target::parse(arm_path)?;
+        let (target, beside) = Beside::split(&path)?;
         let query = Query::parse(head.uri.query().unwrap_or_default())?;
         // Operation URLs carry a version of their own, which clients take as it is.
         let version = match target {
@@ -197,10 +211,25 @@ impl Call {
             conditions,
             body,
             base: format!("http://{host}"),
-            by: Principal { name: "anonymous".into(), kind: PrincipalKind::User },
+            by: principal(&head.headers)?,
         };
         Ok((call, target, beside))
     }
+}
+
+/// Who asks, as they say themselves: without authentication a name is taken on trust, and only loopback may ask at all.
+fn principal(headers: &HeaderMap) -> Result<Principal, ArmError> {
+    const NAME: &str = "x-ms-client-principal-name";
+    const LONGEST: usize = 100;
+    let Some(name) = headers.get(NAME) else {
+        return Ok(Principal { name: "anonymous".into(), kind: PrincipalKind::User });
+    };
+    let name = name.to_str().ok().map(str::trim).filter(|name| (1..=LONGEST).contains(&name.len()));
+    let bad = || {
+        let message = format!("{NAME}: use 1 to {LONGEST} visible ASCII characters, or leave the header out");
+        ArmError::new(400, "InvalidHeaderValue", message).at(NAME)
+    };
+    Ok(Principal { name: name.ok_or_else(bad)?.to_owned(), kind: PrincipalKind::User })
 }
 
 async fn read_body(body: Body) -> Result<Vec<u8>, ArmError> {
@@ -233,16 +262,17 @@ fn conditions(headers: &HeaderMap) -> Result<Conditions, ArmError> {
 }
 
 async fn route(call: &Call, target: Target, beside: Beside) -> Result<Reply, ArmError> {
-    let allowed = match (beside, &target) {
-        (Beside::Nothing, _) => target.methods(),
-        (Beside::WaitingOn, Target::Run(..)) => "GET",
-        (Beside::WaitingOn, _) => return Err(ArmError::no_such_route(&call.path)),
+    let allowed = match beside {
+        Beside::Nothing => target.methods(),
+        Beside::WaitingOn => "GET",
+        Beside::Check => "POST",
     };
     if !allowed.split(", ").any(|method| method == call.method.as_str()) {
         return Ok(Reply::method_not_allowed(call.method.as_str(), allowed));
     }
     match &target {
         Target::Run(fleet, name) if beside == Beside::WaitingOn => runs::waiting_on(call, fleet, name).await,
+        Target::Run(fleet, name) if beside == Beside::Check => check::stored(call, fleet, name).await,
         Target::Fleet(fleet) => fleets::one(call, &target, fleet).await,
         Target::FleetsOfGroup { .. } | Target::FleetsOfSubscription { .. } => fleets::list(call, &target).await,
         Target::Member(fleet, name) => members::one(call, &target, fleet, name).await,
@@ -250,7 +280,7 @@ async fn route(call: &Call, target: Target, beside: Beside) -> Result<Reply, Arm
         Target::Run(fleet, name) => runs::one(call, &target, fleet, name).await,
         Target::RunAction(fleet, name, action) => runs::act(call, fleet, name, *action).await,
         Target::Children(fleet, kind) => children(call, fleet, *kind).await,
-        Target::Gate(fleet, id) => Err(fleet.child_not_found(Kind::Gate, id)),
+        Target::Gate(fleet, id) => gates::one(call, &target, fleet, id).await,
         Target::Profile(fleet, name) => provider::no_profiles(call, fleet, name),
         Target::GenerateUpdateRun(fleet, name) => Err(fleet.child_not_found(Kind::Profile, name)),
         Target::ListCredentials(fleet) => fleets::credentials(call, fleet).await,
@@ -267,6 +297,7 @@ async fn children(call: &Call, fleet: &FleetRef, kind: Kind) -> Result<Reply, Ar
         Kind::Member => members::list(call, fleet).await,
         Kind::Strategy => strategies::list(call, fleet).await,
         Kind::Run => runs::list(call, fleet).await,
-        Kind::Gate | Kind::Profile | Kind::Fleet => Ok(Reply::ok(flotta_arm::paging::list(Vec::new(), None))),
+        Kind::Gate => gates::list(call, fleet).await,
+        Kind::Profile | Kind::Fleet => Ok(Reply::ok(flotta_arm::paging::list(Vec::new(), None))),
     }
 }

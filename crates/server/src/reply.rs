@@ -1,7 +1,11 @@
 //! Answers and their headers (`behaviour.md` A2, `clients.md`).
 
+use std::io;
+
 use axum::{body::Body, response::Response};
+use bytes::Bytes;
 use flotta_arm::{error::ArmError, operation};
+use futures::Stream;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -12,17 +16,31 @@ use crate::Call;
 /// Says what the domain clock shows: a scaled clock is not the wall's.
 const TIME: HeaderName = HeaderName::from_static("x-flotta-time");
 
+/// What an answer says.
+#[derive(Debug)]
+enum Content {
+    Nothing,
+    Json(Value),
+    /// JSON that is sent as it comes.
+    Slow(Body),
+}
+
 /// An answer.
 #[derive(Debug)]
 pub struct Reply {
     status: StatusCode,
-    body: Option<Value>,
+    body: Content,
     headers: Vec<(HeaderName, String)>,
 }
 
 impl Reply {
     fn new(status: StatusCode, body: Option<Value>) -> Self {
-        Self { status, body, headers: Vec::new() }
+        Self { status, body: body.map_or(Content::Nothing, Content::Json), headers: Vec::new() }
+    }
+
+    /// 200 with a body that takes its time.
+    pub fn slow(body: impl Stream<Item = Result<Bytes, io::Error>> + Send + 'static) -> Self {
+        Self { body: Content::Slow(Body::from_stream(body)), ..Self::new(StatusCode::OK, None) }
     }
 
     /// 200 with a body.
@@ -80,13 +98,15 @@ impl Reply {
 
     /// The answer as HTTP.
     pub fn into_response(self, now: Timestamp) -> Response {
-        let mut response = Response::new(match &self.body {
-            Some(body) => Body::from(body.to_string()),
-            None => Body::empty(),
+        let json = !matches!(self.body, Content::Nothing);
+        let mut response = Response::new(match self.body {
+            Content::Nothing => Body::empty(),
+            Content::Json(body) => Body::from(body.to_string()),
+            Content::Slow(body) => body,
         });
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        if self.body.is_some() {
+        if json {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
         }
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -13,17 +13,18 @@ use flotta_arm::{
 };
 use flotta_engine::{
     Input, Plan, PlanError, Refusal, Run, State,
-    run::{Part, RunPhase},
+    run::{Part, Reason, RunPhase},
 };
 use flotta_model::{ImageSelection, Name, Strategy};
 use flotta_orchestrator::{Command, Error, Moment, NumberCheck, RunRef};
 use flotta_store::{Batch, Collection};
 use http::Method;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{
-    Call,
+    Call, check,
     documents::{self, Stored},
     fleets,
     reply::Reply,
@@ -64,7 +65,7 @@ async fn find(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Option<Store
 }
 
 /// Does something with a run; anew where a PUT put another in its place meanwhile. `None`: there is none.
-async fn current<T, F: Future<Output = Result<T, Error>>>(
+pub async fn current<T, F: Future<Output = Result<T, Error>>>(
     call: &Call,
     fleet: &FleetRef,
     name: &Name,
@@ -82,7 +83,8 @@ async fn current<T, F: Future<Output = Result<T, Error>>>(
 
 /// How the orchestrator knows a run.
 pub fn reference(fleet: &FleetRef, doc: &RunDoc) -> RunRef {
-    RunRef { id: doc.run, label: format!("{}/{}", fleet.fleet, doc.name).into() }
+    let label = format!("{}/{}", fleet.fleet, doc.name).into();
+    RunRef { id: doc.run, label, fleet: fleet.key().into() }
 }
 
 /// The state of a run.
@@ -98,7 +100,7 @@ fn etag(id: Uuid, number: u64) -> String {
 /// `explain=true` asks for what ARM's tree has no place for: reasons, the version a minor came to, uncovered members.
 fn detail(call: &Call) -> Detail {
     match call.query.get("explain") {
-        Some("true") => Detail::Explained,
+        Some("true") => Detail::Explained(call.now),
         _ => Detail::Documented,
     }
 }
@@ -117,10 +119,14 @@ async fn show(call: &Call, fleet: &FleetRef, doc: &RunDoc) -> Result<Value, Erro
 /// A check of If-Match against a run's number, for the one who knows that number.
 fn check(call: &Call, id: Uuid) -> NumberCheck {
     let conditions = call.conditions.clone();
-    Box::new(move |number| conditions.check(Some(&etag(id, number))).is_ok())
+    Box::new(move |_, number| conditions.check(Some(&etag(id, number))).is_ok())
 }
 
 async fn put(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmError> {
+    if dry_run(call)? {
+        let (_, plan) = planned(call, fleet, &run::parse(&call.meant(None)?)?).await?;
+        return check::planned(call, fleet, plan).await;
+    }
     let before = find(call, fleet, name).await?;
     let known = before.as_ref().map(|stored| stored.value.request());
     let request = run::parse(&call.meant(known.as_ref())?)?;
@@ -133,13 +139,31 @@ async fn put(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmErr
     }
 }
 
-async fn create(call: &Call, fleet: &FleetRef, name: &Name, request: RunRequest) -> Result<Reply, ArmError> {
+/// `dryRun=true` asks what a new run would do, and changes nothing.
+fn dry_run(call: &Call) -> Result<bool, ArmError> {
+    match call.query.get("dryRun") {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(other) => {
+            let got: String = other.chars().take(40).collect();
+            Err(ArmError::invalid_parameter("dryRun", format!("'{got}' is neither true nor false")))
+        }
+    }
+}
+
+/// The strategy and the plan of a new run.
+async fn planned(call: &Call, fleet: &FleetRef, request: &RunRequest) -> Result<(Option<Strategy>, Plan), ArmError> {
     if request.strategy.is_some() && request.strategy_id.is_some() {
         let reason = "strategy and updateStrategyId exclude each other: send one of them";
         return Err(ArmError::invalid_parameter("properties.strategy", reason));
     }
-    let strategy = strategy_of(call, fleet, &request).await?;
-    let plan = resolve(call, fleet, &request, strategy.as_ref()).await?;
+    let strategy = strategy_of(call, fleet, request).await?;
+    let plan = resolve(call, fleet, request, strategy.as_ref()).await?;
+    Ok((strategy, plan))
+}
+
+async fn create(call: &Call, fleet: &FleetRef, name: &Name, request: RunRequest) -> Result<Reply, ArmError> {
+    let (strategy, plan) = planned(call, fleet, &request).await?;
     let doc = document(call, name, request, strategy);
     let put = documents::put(Collection::Runs, documents::child_key(fleet, Kind::Run, name), fleet.key(), &doc, None)?;
     call.app.orchestrator.create(doc.run, &plan, documents::puts(vec![put])).await.map_err(refused)?;
@@ -235,9 +259,10 @@ async fn resolve(
     }
     let members: Vec<Stored<MemberDoc>> = call.all(Collection::Members, &fleet.key()).await?;
     let members: Vec<flotta_model::Member> = members.into_iter().map(|stored| stored.value.member).collect();
-    Plan::resolve(request.goal.clone(), strategy, &members).map_err(|error| match error {
+    let plan = Plan::resolve(request.goal.clone(), strategy, &members).map_err(|error| match error {
         PlanError::Overlap { .. } => ArmError::invalid_parameter("properties.strategy", error),
-    })
+    })?;
+    Ok(Plan { created_by: Some(call.by.name.clone()), ..plan })
 }
 
 /// Forgets a run if its number is as `check` wants it; with `only_idle`, only if it was never started.
@@ -298,13 +323,93 @@ pub async fn act(call: &Call, fleet: &FleetRef, name: &Name, action: RunAction) 
     shown.await?.map(Reply::ok).ok_or_else(|| fleet.child_not_found(Kind::Run, name))
 }
 
-/// What a run waits for: counts by reason, each with the earliest time at which it can change where that is known.
+/// Why a run, or a part of it, does not move. Of a member: every rule that holds it; of more than one: counts by reason.
 pub async fn waiting_on(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmError> {
-    let reasons = current(call, fleet, name, |stored| async move {
-        call.app.orchestrator.read(&reference(fleet, &stored.value), |run, _| run.waiting_on(Part::Run)).await
+    let asked = AskedPart::of(call)?;
+    let now = call.now;
+    let told = current(call, fleet, name, |stored| {
+        let asked = asked.clone();
+        async move {
+            let run = reference(fleet, &stored.value);
+            call.app.orchestrator.read(&run, move |run, _| asked.find(run).map(|part| explain(run, part, now))).await
+        }
     });
-    let reasons = reasons.await?.ok_or_else(|| fleet.child_not_found(Kind::Run, name))?;
-    Ok(Reply::ok(json!({ "value": reasons })))
+    let told = told.await?.ok_or_else(|| fleet.child_not_found(Kind::Run, name))?;
+    let no_such = || ArmError::new(404, "NotFound", asked.not_found(name)).at(asked.kind());
+    told.map(Reply::ok).ok_or_else(no_such)
+}
+
+/// The part of a run that somebody asks about.
+#[derive(Clone)]
+enum AskedPart {
+    Run,
+    Stage(String),
+    Group(String),
+    Member(String),
+}
+
+impl AskedPart {
+    fn of(call: &Call) -> Result<Self, ArmError> {
+        let kinds: [(&str, fn(String) -> Self); 3] =
+            [("member", Self::Member), ("group", Self::Group), ("stage", Self::Stage)];
+        let mut asked = kinds.iter().filter_map(|(kind, part)| Some(part(call.query.get(kind)?.to_owned())));
+        match (asked.next(), asked.next()) {
+            (Some(_), Some(other)) => {
+                Err(ArmError::invalid_parameter(other.kind(), "ask about one member, group or stage at a time"))
+            }
+            (Some(part), None) => Ok(part),
+            (None, _) => Ok(Self::Run),
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Stage(_) => "stage",
+            Self::Group(_) => "group",
+            Self::Member(_) => "member",
+        }
+    }
+
+    fn find(&self, run: &Run) -> Option<Part> {
+        let plan = run.plan();
+        let index = |at: Option<usize>| at.map(|at| at as u32);
+        match self {
+            Self::Run => Some(Part::Run),
+            Self::Stage(name) => {
+                index(plan.stages.iter().position(|stage| stage.name.as_str() == name)).map(Part::Stage)
+            }
+            Self::Group(name) => {
+                index(plan.groups.iter().position(|group| group.name.as_str() == name)).map(Part::Group)
+            }
+            Self::Member(name) => {
+                index(plan.members.iter().position(|member| member.name.as_str() == name)).map(Part::Member)
+            }
+        }
+    }
+
+    fn not_found(&self, run: &Name) -> String {
+        let name = match self {
+            Self::Run => "",
+            Self::Stage(name) | Self::Group(name) | Self::Member(name) => name,
+        };
+        format!("run '{run}' has no {} '{name}'", self.kind())
+    }
+}
+
+fn explain(run: &Run, part: Part, now: Timestamp) -> Value {
+    let reasons = run.waiting_on(part, now);
+    let state = match part {
+        Part::Run => run.state(),
+        Part::Stage(stage) => run.stage_state(stage),
+        Part::Group(group) => run.group_state(group),
+        Part::Member(member) => run.member_state(member),
+    };
+    let mut told = json!({ "state": format!("{state:?}"), "value": reasons });
+    if let (Part::Member(_), false, Some(at)) = (part, reasons.is_empty(), Reason::earliest(&reasons)) {
+        told["earliest"] = json!(at);
+    }
+    told
 }
 
 /// The runs of a fleet. A page ends by number, or by how many members it shows.
@@ -344,10 +449,10 @@ pub fn refused(error: Error) -> ArmError {
         Error::Refused(refusal @ Refusal::State { .. }) => {
             ArmError::new(409, "OperationNotAllowed", refusal.to_string())
         }
-        Error::Refused(refusal @ Refusal::Done { .. }) => {
+        Error::Refused(refusal @ (Refusal::Done { .. } | Refusal::Gate { .. })) => {
             ArmError::new(409, "OperationNotAllowed", refusal.to_string())
         }
-        Error::Refused(refusal @ (Refusal::NoSuchTarget { .. } | Refusal::NoTargets)) => {
+        Error::Refused(refusal @ (Refusal::NoSuchTarget { .. } | Refusal::NoTargets | Refusal::NoSuchGate(_))) => {
             ArmError::invalid_parameter("targets", refusal)
         }
         Error::Changed => ArmError::precondition_failed(

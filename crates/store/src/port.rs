@@ -46,6 +46,8 @@ pub enum Collection {
     Strategies,
     /// Update runs; parent: fleet.
     Runs,
+    /// Gates that were reached; parent: fleet.
+    Gates,
     /// Resolved plans of runs, named by their hash.
     Plans,
     /// Long-running operations towards our clients.
@@ -60,11 +62,12 @@ pub enum Collection {
 
 impl Collection {
     /// Every collection.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Fleets,
         Self::Members,
         Self::Strategies,
         Self::Runs,
+        Self::Gates,
         Self::Plans,
         Self::Operations,
         Self::InFlight,
@@ -79,6 +82,7 @@ impl Collection {
             Self::Members => "members",
             Self::Strategies => "strategies",
             Self::Runs => "runs",
+            Self::Gates => "gates",
             Self::Plans => "plans",
             Self::Operations => "operations",
             Self::InFlight => "in-flight",

@@ -159,6 +159,8 @@ pub enum Decision {
 /// A gate as people see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateView {
+    /// Its id; empty where the plan gave none.
+    pub id: Box<str>,
     /// The stage that it stands at, or whose group it stands at.
     pub stage: Name,
     /// The group that it stands at.
@@ -220,12 +222,18 @@ impl Run {
             Place::Group(group) => (self.plan.groups[group as usize].stage, Some(group)),
         };
         GateView {
+            id: self.gate_id(gate).into(),
             stage: self.plan.stages[stage as usize].name.clone(),
             group: group.map(|group| self.plan.groups[group as usize].name.clone()),
             timing: spot.timing,
             config: self.gate_config(gate).clone(),
             gate: self.gate(gate).clone(),
         }
+    }
+
+    /// The id of a gate.
+    pub fn gate_id(&self, gate: u32) -> &str {
+        self.plan.gate_ids.get(gate as usize).map_or("", |id| id)
     }
 
     /// The gates of a stage.

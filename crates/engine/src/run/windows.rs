@@ -48,6 +48,9 @@ pub struct Windows {
     pub windows: Vec<MaintenanceWindow>,
     /// Members with the index of their window above; without one where they have none.
     pub members: Vec<(u32, Option<u32>)>,
+    /// More of the same reading is to come.
+    #[serde(default)]
+    pub more: bool,
 }
 
 impl Windows {

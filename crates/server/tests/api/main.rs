@@ -2,6 +2,7 @@
 //! driver, and the simulated cloud.
 
 mod bad_input;
+mod check;
 mod examples;
 mod fleets;
 mod harness;
