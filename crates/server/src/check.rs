@@ -1,0 +1,125 @@
+//! The check before a run starts: a stored run, or one that is only thought of.
+//!
+//! The answer takes as long as the provider's budgets ask for, so that it is sent as it comes: blanks, which JSON
+//! ignores, until the report is there.
+
+use std::{io, pin::Pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use flotta_arm::{
+    doc::MemberDoc,
+    error::ArmError,
+    path::{FleetRef, Kind},
+};
+use flotta_engine::{
+    Plan, State,
+    check::{Outlook, Severity},
+};
+use flotta_model::{Member, Name};
+use flotta_orchestrator::{
+    Error,
+    check::{Checked, Report, Subject},
+};
+use flotta_store::Collection;
+use futures::{Stream, stream};
+use serde_json::{Map, Value, json};
+
+use crate::{Call, documents::Stored, fleets, reply::Reply, runs};
+
+/// How often a client that waits hears that it is still answered (wall time).
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+
+/// A run as it is stored: the members that a start would move.
+pub async fn stored(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmError> {
+    fleets::must_exist(call, fleet).await?;
+    let subject = runs::current(call, fleet, name, |stored| async move {
+        let run = runs::reference(fleet, &stored.value);
+        let id = run.id;
+        let view = call.app.orchestrator.read(&run, move |run, _| {
+            let moves =
+                |member: &u32| matches!(run.member_state(*member), State::NotStarted | State::Pending | State::Failed);
+            let members = (0..run.plan().members.len() as u32).filter(moves).collect();
+            Subject { plan: Arc::clone(run.plan()), version: run.version(), members, fleet: Vec::new(), run: Some(id) }
+        });
+        view.await
+    });
+    let subject = subject.await?.ok_or_else(|| fleet.child_not_found(Kind::Run, name))?;
+    Ok(report(call, Subject { fleet: members(call, fleet).await?, ..subject }))
+}
+
+/// A run that is not stored.
+pub async fn planned(call: &Call, fleet: &FleetRef, plan: Plan) -> Result<Reply, ArmError> {
+    Ok(report(call, Subject::of_plan(plan, members(call, fleet).await?)))
+}
+
+async fn members(call: &Call, fleet: &FleetRef) -> Result<Vec<Member>, ArmError> {
+    let members: Vec<Stored<MemberDoc>> = call.all(Collection::Members, &fleet.key()).await?;
+    Ok(members.into_iter().map(|stored| stored.value.member).collect())
+}
+
+fn report(call: &Call, subject: Subject) -> Reply {
+    let orchestrator = call.app.orchestrator.clone();
+    Reply::slow(alive(async move { orchestrator.check(subject).await.map(|report| render(&report)) }))
+}
+
+type Body = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
+
+/// Blanks until a body is there. What fails by then can only break off: the status was sent before.
+fn alive(
+    body: impl Future<Output = Result<Value, Error>> + Send + 'static,
+) -> impl Stream<Item = Result<Bytes, io::Error>> + Send + 'static {
+    let body: Option<Body> = Some(Box::pin(body));
+    stream::unfold(body, |body| async move {
+        let mut body = body?;
+        match tokio::time::timeout(SIGN_OF_LIFE, &mut body).await {
+            Err(_) => Some((Ok(Bytes::from_static(b" ")), Some(body))),
+            Ok(Ok(value)) => Some((Ok(Bytes::from(value.to_string())), None)),
+            Ok(Err(error)) => Some((Err(io::Error::other(error)), None)),
+        }
+    })
+}
+
+fn render(report: &Report) -> Value {
+    let mut body = Map::new();
+    body.insert("value".into(), report.members.iter().map(render_member).collect());
+    if let Some(version) = report.version {
+        body.insert("kubernetesVersion".into(), version.to_string().into());
+    }
+    for (key, severity) in [("errors", Severity::Error), ("warnings", Severity::Warning), ("notes", Severity::Note)] {
+        body.insert(key.into(), report.count(severity).into());
+    }
+    body.insert("uncoveredMembers".into(), report.uncovered.into());
+    Value::Object(body)
+}
+
+fn render_member(checked: &Checked) -> Value {
+    let (outcome, steps) = match &checked.verdict.outlook {
+        Outlook::Upgrades(steps) => ("Upgrades", steps.iter().map(ToString::to_string).collect()),
+        Outlook::Skipped => ("Skipped", Vec::new()),
+        Outlook::Waits => ("Waits", Vec::new()),
+        Outlook::Fails => ("Fails", Vec::new()),
+        Outlook::NotInRun => ("NotInRun", Vec::new()),
+    };
+    let findings: Vec<Value> = checked
+        .verdict
+        .findings
+        .iter()
+        .map(|finding| {
+            json!({"severity": format!("{:?}", finding.severity), "code": finding.code, "message": finding.message})
+        })
+        .collect();
+    let mut member = Map::new();
+    member.insert("member".into(), checked.name.to_string().into());
+    if let Some((stage, group)) = &checked.place {
+        member.insert("stage".into(), stage.to_string().into());
+        member.insert("group".into(), group.to_string().into());
+    }
+    member.insert("cluster".into(), checked.cluster.as_str().into());
+    member.insert("outcome".into(), outcome.into());
+    member.insert("steps".into(), steps.into());
+    member.insert("findings".into(), findings.into());
+    if let Some(opens) = checked.verdict.opens {
+        member.insert("nextOpen".into(), opens.to_string().into());
+    }
+    Value::Object(member)
+}
