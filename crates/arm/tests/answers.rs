@@ -11,7 +11,7 @@ use flotta_arm::{
 };
 use flotta_engine::{
     Input, Plan, Run,
-    run::{Sighting, SkipTarget, Ticket, Work},
+    run::{Sighting, SkipTarget, Ticket, Windows, Work},
 };
 use flotta_model::{Cluster, Fault, Fleet, Hold, Member, Provisioning};
 use jiff::{SignedDuration, Timestamp};

@@ -717,7 +717,7 @@ pub fn intent(run: &Run, member: u32, recovering: bool) -> Option<Intent> {
         guard: pledge.guard.clone(),
         at: pledge.at,
         recovering,
-        not_after: None,
+        not_after: pledge.not_after,
     })
 }
 
