@@ -1,5 +1,7 @@
 //! Schedules that recur by a local calendar.
 
+use std::iter::successors;
+
 use jiff::{
     SignedDuration, Timestamp,
     civil::{Date, Time},
@@ -204,10 +206,13 @@ impl Recurrence {
         }
     }
 
-    /// The first day of an occurrence that is not before `from`.
-    fn next_date(&self, from: Date) -> Option<Date> {
-        let RecurrenceFields { schedule, start_date, .. } = &self.0;
-        schedule.next(start_date.map_or(from, |start| from.max(start)), start_date.unwrap_or(EPOCH))
+    /// The days on which occurrences start, from a day on.
+    fn dates(&self, from: Date) -> impl Iterator<Item = Date> {
+        let (schedule, start_date) = (self.0.schedule, self.0.start_date);
+        let next = move |from: Date| {
+            schedule.next(start_date.map_or(from, |start| from.max(start)), start_date.unwrap_or(EPOCH))
+        };
+        successors(next(from), move |date| next(date.tomorrow().ok()?))
     }
 
     /// When the occurrence of a day starts.
@@ -246,8 +251,9 @@ impl Openings for Recurrence {
         let today = clocks.to_datetime(at).date();
         let duration = SignedDuration::from_hours(self.0.duration_hours.into());
         // Clocks that are turned back over midnight show a day after it has ended: tomorrow's may be running.
-        let dates = (-2..=1).map(|days| near(today, days)).filter(|date| self.next_date(*date) == Some(*date));
-        let running = dates.map(|date| self.start(&clocks, date)).filter_map(|start| {
+        let tomorrow = near(today, 1);
+        let running = self.dates(near(today, -2)).take_while(|date| *date <= tomorrow);
+        let running = running.map(|date| self.start(&clocks, date)).filter_map(|start| {
             let end = start.checked_add(duration).unwrap_or(NEVER);
             (start <= at && at < end).then_some((start, end))
         });
@@ -262,15 +268,8 @@ impl Openings for Recurrence {
 
     fn opens_after(&self, at: Timestamp) -> Option<Timestamp> {
         let clocks = self.clocks();
-        let mut from = near(clocks.to_datetime(at).date(), -1);
-        loop {
-            let date = self.next_date(from)?;
-            let start = self.start(&clocks, date);
-            if start > at {
-                return Some(start);
-            }
-            from = date.tomorrow().ok()?;
-        }
+        let yesterday = near(clocks.to_datetime(at).date(), -1);
+        self.dates(yesterday).map(|date| self.start(&clocks, date)).find(|start| *start > at)
     }
 
     fn excluded_until(&self, at: Timestamp) -> Option<Timestamp> {
