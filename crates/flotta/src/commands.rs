@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    apply,
+    apply, check,
     cli::{
         ApplyCommand, Connection, ContextCommand, ContextVerb, FleetCommand, FleetVerb, MemberCommand, MemberVerb,
         NewRun, RunCommand, RunVerb, StrategyCommand, StrategyVerb, Write,
@@ -86,6 +86,10 @@ pub async fn run(command: RunCommand) -> Result<(), Failure> {
     let format = command.connection.output;
     match command.verb {
         RunVerb::Create(new) => create_run(&api, format, &new).await,
+        RunVerb::Check { name } => {
+            let report = api.act(Kind::Run, name.as_str(), "check", None, &Write::default()).await?;
+            check::show(format, name.as_str(), &report.body)
+        }
         RunVerb::Show { name } => show_run(&api, format, name.as_str()).await,
         RunVerb::List => list(&api, format, Kind::Run).await,
         RunVerb::Start { name, write } => act(&api, format, name.as_str(), "start", None, &write).await,
@@ -248,6 +252,9 @@ async fn create_run(api: &Api, format: Format, new: &NewRun) -> Result<(), Failu
     let id = new.strategy.as_deref().map(|name| api.target.strategy_id(name)).transpose()?;
     let stages = new.stages.as_deref().map(stages_of).transpose()?;
     let name = new.name.as_str();
+    if new.dry_run {
+        return dry_run(api, format, name, &run_body(new, id, stages)).await;
+    }
     let created = api.put(Kind::Run, name, &run_body(new, id, stages), &new.write).await?;
     let planned = created.body.pointer("/properties/status/stages").is_some();
     if planned && output::members_ended(&created.body) == (0, 0) {
@@ -257,6 +264,19 @@ async fn create_run(api: &Api, format: Format, new: &NewRun) -> Result<(), Failu
         true => act(api, format, name, "start", None, &Write { if_match: None, ..new.write.clone() }).await,
         false => output::show(format, Kind::Run, &created.body),
     }
+}
+
+async fn dry_run(api: &Api, format: Format, name: &str, body: &Value) -> Result<(), Failure> {
+    let what = format!("check run '{name}'");
+    let mut url = api.target.resource_url(Kind::Run, name)?;
+    url.query_pairs_mut().append_pair("dryRun", "true");
+    let answer = api.send(Request { body: Some(body), ..Request::new(&what, Method::PUT, url) }).await?;
+    if answer.body.get("properties").is_some() {
+        let cause = format!("the server does not know dry runs: it created run '{name}', and did not start it");
+        return Err(Failure::new(Blame::Failed, format!("cannot {what}"), cause)
+            .hint(format!("take it away with `flotta run delete {name}`, and ask a server of flotta")));
+    }
+    check::show(format, name, &answer.body)
 }
 
 /// Stages written on the command line, or in the file it names.

@@ -34,6 +34,8 @@ pub enum Kind {
     Refused,
     /// Nobody answers.
     Unreachable,
+    /// Nothing failed, but somebody should know.
+    Warned,
 }
 
 impl Kind {
@@ -44,6 +46,7 @@ impl Kind {
             Self::Usage => 2,
             Self::Refused => 3,
             Self::Unreachable => 4,
+            Self::Warned => 5,
         }
     }
 }
@@ -65,15 +68,17 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let coloured = f.alternate();
-        let label = |text: &str| match coloured {
-            true => text.bold().red().to_string(),
-            false => text.to_owned(),
+        let label = match (self.kind, coloured) {
+            (Kind::Warned, false) => "warning:".to_owned(),
+            (Kind::Warned, true) => "warning:".bold().yellow().to_string(),
+            (_, false) => "error:".to_owned(),
+            (_, true) => "error:".bold().red().to_string(),
         };
         let aside = |text: &str| match coloured {
             true => text.cyan().to_string(),
             false => text.to_owned(),
         };
-        write!(f, "{} {}\n  {}", label("error:"), clean(&self.what), clean(&self.cause))?;
+        write!(f, "{} {}\n  {}", label, clean(&self.what), clean(&self.cause))?;
         // Many a server says it in its message, too.
         if let Some(field) = self.field.as_ref().filter(|field| !self.cause.contains(&***field)) {
             write!(f, "\n  {} {}", aside("field:"), clean(field))?;
@@ -120,7 +125,8 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_exit_code() {
-        let codes = [Kind::Failed, Kind::Usage, Kind::Refused, Kind::Unreachable].map(Kind::exit_code);
-        assert_eq!(codes, [1, 2, 3, 4]);
+        let codes = [Kind::Failed, Kind::Usage, Kind::Refused, Kind::Unreachable, Kind::Warned].map(Kind::exit_code);
+        assert_eq!(codes, [1, 2, 3, 4, 5]);
+        assert!(Failure::new(Kind::Warned, "mind", "this").to_string().starts_with("warning: mind"));
     }
 }

@@ -1,6 +1,7 @@
 //! flotta: upgrades fleets of Kubernetes clusters safely. This file only wires.
 
 mod apply;
+mod check;
 mod cli;
 mod client;
 mod commands;

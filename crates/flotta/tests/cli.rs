@@ -304,6 +304,59 @@ async fn a_run_is_created_from_a_strategy_and_started() {
     assert_eq!(fake.body("PUT /shop/updateRuns/up"), expect);
 }
 
+fn report(errors: u32, warnings: u32) -> Value {
+    let severity = if errors > 0 { "Error" } else { "Warning" };
+    let findings = match errors + warnings {
+        0 => json!([]),
+        _ => json!([{"severity": severity, "code": "ClusterStopped", "message": "start it"}]),
+    };
+    json!({"value": [{"member": "m", "stage": "s", "group": "g", "cluster": "/c", "outcome": "Waits", "steps": [],
+        "findings": findings}], "kubernetesVersion": "1.34.2", "errors": errors, "warnings": warnings, "notes": 0,
+        "uncoveredMembers": 0})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_shows_what_would_happen_and_its_exit_code_is_for_pipelines() {
+    for (errors, warnings, expect, label) in
+        [(0, 0, 0, ""), (0, 2, 5, "warning: run 'up'"), (3, 2, 1, "error: run 'up'")]
+    {
+        let fake = Fake::default();
+        fake.answer("POST /shop/updateRuns/up/check", 200, report(errors, warnings));
+        let server = fake.listen().await;
+        let output = flotta(&server, "run check up").await;
+        assert_eq!(code(&output), expect, "{}", err(&output));
+        assert!(
+            out(&output).contains("would wait: 1") && out(&output).contains("Kubernetes 1.34.2"),
+            "{}",
+            out(&output)
+        );
+        assert!(err(&output).starts_with(label), "{}", err(&output));
+        let json = flotta(&server, "run check up -o json").await;
+        assert_eq!(code(&json), expect);
+        assert_eq!(serde_json::from_slice::<Value>(&json.stdout).expect("json"), report(errors, warnings));
+    }
+    let unknown = flotta(&Fake::default().listen().await, "run check up").await;
+    assert_eq!(code(&unknown), 3, "{}", err(&unknown));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_creates_nothing_and_tells_where_a_server_did() {
+    const CALL: &str = "PUT /shop/updateRuns/up&dryRun=true";
+    let fake = Fake::default();
+    fake.answer(CALL, 200, report(0, 1));
+    let line = "run create up --type Full --kubernetes-version 1.34.2 --strategy careful --dry-run";
+    let output = flotta(&fake.listen().await, line).await;
+    assert_eq!((code(&output), fake.asked()), (5, vec![CALL.to_owned()]), "{}", err(&output));
+    assert_eq!(fake.body(CALL)["properties"]["managedClusterUpdate"]["upgrade"]["type"], "Full");
+    let fake = Fake::default();
+    fake.answer(CALL, 201, run_in("NotStarted"));
+    let output = flotta(&fake.listen().await, line).await;
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("it created run 'up'") && err(&output).contains("flotta run delete up"));
+    let output = flotta("http://127.0.0.1:1", &format!("{line} --start")).await;
+    assert_eq!(code(&output), 2, "{}", err(&output));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn skip_takes_several_targets_and_if_match_is_sent() {
     let fake = Fake::default();
@@ -423,6 +476,7 @@ async fn help_is_as_it_was_written() {
         "strategy",
         "run",
         "run create",
+        "run check",
         "run skip",
         "run watch",
         "apply",

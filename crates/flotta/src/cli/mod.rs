@@ -24,10 +24,11 @@ pub const API_VERSION: &str = "2026-06-02-preview";
 const EXIT_CODES: &str = "\
 Exit codes:
   0  it worked
-  1  it failed (such as a watched run that ended Failed or Stopped)
+  1  it failed (such as a watched run that ended Failed or Stopped, or a check that found errors)
   2  the command line or a file is wrong
   3  the server refused it
   4  the server cannot be reached
+  5  a check found warnings, and no errors
 
 Try `flotta demo` first: a simulated fleet is upgraded before your eyes in about a minute.";
 

@@ -10,7 +10,8 @@ use super::{Connection, Write};
 /// Runs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flotta run create up-1-34 --type Full --kubernetes-version 1.34.2 --strategy careful --start
+  flotta run create up-1-34 --type Full --kubernetes-version 1.34.2 --strategy careful
+  flotta run check up-1-34 && flotta run start up-1-34
   flotta run watch up-1-34
   flotta run skip up-1-34 --member shop-eu-1 --after-stage-wait canary
   flotta run stop up-1-34")]
@@ -57,6 +58,7 @@ pub fn word(choice: impl ValueEnum) -> String {
 Examples:
   flotta run create up-1-34 --type Full --kubernetes-version 1.34.2 --strategy careful --start
   flotta run create images --type NodeImageOnly --node-image-selection Latest
+  flotta run create up-1-34 --type Full --kubernetes-version 1.34 --strategy careful --dry-run
   flotta run create small --type ControlPlaneOnly --kubernetes-version 1.34.2 \\
       --stages '[{\"name\": \"only\", \"groups\": [{\"name\": \"canary\"}]}]'")]
 pub struct NewRun {
@@ -80,6 +82,9 @@ pub struct NewRun {
     /// Start it at once
     #[arg(long)]
     pub start: bool,
+    /// Create nothing: show what the run would do to each member, as `flotta run check` does
+    #[arg(long, conflicts_with_all = ["start", "if_match", "no_wait"])]
+    pub dry_run: bool,
     /// How.
     #[command(flatten)]
     pub write: Write,
@@ -111,11 +116,26 @@ pub struct Skip {
     pub write: Write,
 }
 
+const CHECK_HELP: &str = "\
+Looks at the clusters that the run would move, as it would, and changes nothing.
+`flotta run create … --dry-run` does the same for a run that is not there yet.
+
+Exit codes: 0 where there are at most notes, 5 where there are warnings, 1 where there are errors.
+
+Example:
+  flotta run check up-1-34 && flotta run start up-1-34";
+
 /// What to do with runs.
 #[derive(Debug, Subcommand)]
 pub enum RunVerb {
     /// Create a run
     Create(Box<NewRun>),
+    /// Show what a run would do to each member, before it is started
+    #[command(after_help = CHECK_HELP)]
+    Check {
+        /// The run.
+        name: Name,
+    },
     /// Show how far a run is
     Show {
         /// The run.
