@@ -123,3 +123,22 @@ fn render_member(checked: &Checked) -> Value {
     }
     Value::Object(member)
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_check_hears_blanks_and_then_the_report() {
+        let report = async {
+            tokio::time::sleep(SIGN_OF_LIFE * 5 / 2).await;
+            Ok(json!({"value": []}))
+        };
+        let sent: Vec<Bytes> = alive(report).map(|part| part.expect("no failure")).collect().await;
+        assert_eq!(sent, [" ", " ", r#"{"value":[]}"#]);
+        let sent: Vec<_> = alive(async { Err(Error::ShuttingDown) }).collect().await;
+        assert!(matches!(&sent[..], [Err(_)]), "a check that is given up breaks off: {sent:?}");
+    }
+}

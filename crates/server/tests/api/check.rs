@@ -211,3 +211,21 @@ async fn a_run_may_be_named_like_what_stands_beside_runs() {
     let answer = world.by(crate::harness::VERSION, "GET", "/updateRuns/check/check", None).await;
     assert_eq!((answer.status, answer.header("allow")), (405, "POST"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn e13_e14_a_run_passes_over_what_it_cannot_move_and_completes() {
+    let world = world().await;
+    for member in ["edge", "nap", "ready"] {
+        world.patch(&format!("/members/{member}"), json!({"properties": {"group": "two"}})).await.with(200);
+    }
+    world.create("r1", stages(&[("one", &["two"])])).await;
+    world.start("r1").await;
+    let run = world.until("r1", "Completed").await;
+    let mut ends = crate::harness::members_of(&run);
+    ends.sort();
+    let expected = [("edge", "Skipped"), ("nap", "Skipped"), ("ready", "Completed")];
+    assert_eq!(ends, expected.map(|(name, state)| (name.to_owned(), state.to_owned())));
+    let text = run.to_string();
+    assert!(text.contains("connected through Arc") && text.contains("ControlPlaneOnly"), "{text}");
+    assert_eq!(world.accepted(), 1);
+}
