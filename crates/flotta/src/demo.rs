@@ -15,13 +15,14 @@ use flotta_simulator::{
     ClusterSummary, FleetFile,
     fleet::{Region, SupportPlan},
 };
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
     cli::{Connection, Write},
     client::{
         context::{Config, resolve},
-        http::Api,
+        http::{Api, Request},
         resources::{Kind, strategy_body},
     },
     failure::{Failure, Kind as Blame},
@@ -35,6 +36,10 @@ use crate::{
 const FLEET: &str = include_str!("../../simulator/fleets/demo.yaml");
 const FLEET_NAME: &str = "demo";
 const STRATEGY: &str = "careful";
+/// When the maintenance windows of the demo's clusters open: a while after production has begun.
+const WINDOW_OPENS_AFTER: SignedDuration = SignedDuration::from_mins(150);
+/// How long a gate is left for people to see, in simulated seconds.
+const SEEN_FOR_SECONDS: f64 = 600.0;
 /// The most runs looked for in a data folder that was used before.
 const MOST_RUNS: u32 = 100;
 
@@ -71,8 +76,9 @@ pub async fn demo(args: DemoArgs) -> Result<(), Failure> {
         |error: std::io::Error| Failure::new(Blame::Failed, "cannot make a temporary folder", error.to_string());
     let temporary = tempfile::tempdir().map_err(failed)?;
     let data = args.data.clone().unwrap_or_else(|| temporary.path().to_owned());
-    let fleet = FleetFile::parse(FLEET)
+    let mut fleet = FleetFile::parse(FLEET)
         .map_err(|error| Failure::new(Blame::Failed, "the demo's own fleet file is wrong", error.to_string()))?;
+    open_windows_soon(&mut fleet, Timestamp::now());
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let running = serve(&fleet, &data, args.speed, free).await?;
     let clusters = running.simulator.as_ref().map(|cloud| cloud.clusters()).unwrap_or_default();
@@ -142,9 +148,62 @@ async fn show(
     api.put(Kind::Strategy, STRATEGY, &strategy_body(strategy(clusters)), &Write::default()).await?;
     say(&format!("Strategy '{STRATEGY}': canary, staging, production; limits on what moves and what may fail."))?;
     let run = start_run(&api, target).await?;
-    say(&format!("Run '{run}': everything to Kubernetes {target}. One cluster will fail on the way.\n"))?;
-    watch::watch(&api, &run, Duration::from_millis(300), watch::Style::Auto).await?;
+    say(&format!(
+        "Run '{run}': everything to Kubernetes {target}. One cluster will fail on the way, production waits for an
+approval, and some clusters may only be changed inside a maintenance window that is closed at first.\n"
+    ))?;
+    // Somebody has to approve; here the demo does, after a while.
+    let approval = approve(&api, &run, speed);
+    let (watched, approved) =
+        tokio::join!(watch::watch(&api, &run, Duration::from_millis(300), watch::Style::Auto), approval);
+    watched?;
+    if approved? {
+        say("\nThe gate before production was approved by the demo itself; `flotta gate approve` does it by hand.")?;
+    }
     Ok(target)
+}
+
+/// Lets every maintenance window of the demo's clusters open a while after it begins, whatever the time of day.
+fn open_windows_soon(fleet: &mut FleetFile, now: Timestamp) {
+    let opens = (now + WINDOW_OPENS_AFTER).strftime("%H:%M").to_string();
+    for maintenance in fleet.clusters.iter_mut().flat_map(|cluster| cluster.maintenance.values_mut()) {
+        if let Some(window) = maintenance.pointer_mut("/maintenanceWindow") {
+            window["utcOffset"] = "+00:00".into();
+            window["startTime"] = opens.clone().into();
+        }
+    }
+}
+
+/// Waits for the run's gate, lets people see it for some minutes of simulated time, and approves it. Answers whether there
+/// was one before the run ended.
+async fn approve(api: &Api, run: &str, speed: f64) -> Result<bool, Failure> {
+    let pause = Duration::from_secs_f64(SEEN_FOR_SECONDS / speed);
+    loop {
+        let shown = api.get(Kind::Run, run).await?;
+        if let Some(gate) = pending_gate(&shown) {
+            tokio::time::sleep(pause).await;
+            let body = json!({"properties": {"state": "Completed", "comment": "staging looks good"}});
+            let mut url = api.target.resource_url(Kind::Run, run)?;
+            url.set_path(gate);
+            let request =
+                Request { body: Some(&body), ..Request::new("approve the gate", reqwest::Method::PATCH, url) };
+            api.send(request).await?;
+            return Ok(true);
+        }
+        let state = shown.pointer("/properties/status/status/state").and_then(Value::as_str);
+        if !matches!(state, Some("NotStarted" | "Running" | "Pending")) {
+            return Ok(false);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// The id of a gate before a stage that is waited for.
+fn pending_gate(run: &Value) -> Option<&str> {
+    let stages = run.pointer("/properties/status/stages")?.as_array()?;
+    let gates = stages.iter().filter_map(|stage| stage["beforeGates"].as_array()).flatten();
+    let mut pending = gates.filter(|gate| gate["status"]["state"] == "Pending");
+    pending.find_map(|gate| gate["gateId"].as_str())
 }
 
 fn connection(address: SocketAddr) -> Result<Connection, Failure> {
@@ -180,7 +239,8 @@ fn strategy(clusters: &[ClusterSummary]) -> Value {
         {"name": "canary", "groups": groups("canary-", "1"), "maxAllowedFailures": "0", "afterStageWaitInSeconds": 900},
         {"name": "staging", "groups": groups("staging-", "50%"), "maxConcurrency": "5", "maxAllowedFailures": "1",
          "afterStageWaitInSeconds": 900},
-        {"name": "production", "groups": groups("prod-", "50%"), "maxConcurrency": "8", "maxAllowedFailures": "10%"},
+        {"name": "production", "groups": groups("prod-", "50%"), "maxConcurrency": "8", "maxAllowedFailures": "10%",
+         "beforeGates": [{"type": "Approval", "displayName": "go to production"}]},
     ]})
 }
 

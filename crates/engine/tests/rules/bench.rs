@@ -9,8 +9,9 @@ use flotta_engine::{
     run::{Part, Reason, RunSnapshot, Sighting, SkipTarget, State, Ticket, Why, Windows},
 };
 use flotta_model::{
-    Cluster, Fault, GateConfig, GateKind, Goal, Group, Hold, KubernetesVersion, MaintenanceWindow, Member, Name, Pool,
-    Provisioning, Stage, Strategy, UpgradeType,
+    Budget, Cluster, Fault, GateConfig, GateKind, Goal, Group, Hold, KubernetesVersion, MaintenanceWindow, Member,
+    Name, Pool, Provisioning, Stage, Strategy, UpgradeType,
+    window::{LocalTime, RecurrenceFields, Schedule},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -76,6 +77,8 @@ fn parse_stage(line: &str, members: &mut Vec<Member>) -> Stage {
             Some(("mc", limit)) => stage.max_concurrency = Some(limit.parse().expect(limit)),
             Some(("mf", limit)) => stage.max_allowed_failures = Some(limit.parse().expect(limit)),
             Some(("wait", seconds)) => stage.after_wait_seconds = seconds.parse().expect(seconds),
+            Some(("ms", floor)) => stage.min_success = Some(floor.parse().expect(floor)),
+            _ if word == "strict" => stage.budget = Budget::Strict,
             _ if word == "gate" => stage.before_gates.push(approval()),
             _ if word == "aftergate" => stage.after_gates.push(approval()),
             _ => {
@@ -92,6 +95,8 @@ fn parse_stage(line: &str, members: &mut Vec<Member>) -> Stage {
             match word.split_once('=') {
                 Some(("mc", limit)) => group.max_concurrency = Some(limit.parse().expect(limit)),
                 Some(("mf", limit)) => group.max_allowed_failures = Some(limit.parse().expect(limit)),
+                Some(("ms", floor)) => group.min_success = Some(floor.parse().expect(floor)),
+                _ if word == "strict" => group.budget = Budget::Strict,
                 _ if word == "gate" => group.before_gates.push(approval()),
                 _ if word == "aftergate" => group.after_gates.push(approval()),
                 _ => add_members(group_name, Some(group_name), word, members),
@@ -262,6 +267,12 @@ impl Bench {
         self.cluster(member).pools[0].image = Some(OLD_IMAGE.parse().expect("image"));
     }
 
+    /// Gives a cluster a window that is open every day from `start` (UTC) for some hours.
+    pub fn window(&mut self, member: &str, start: &str, hours: u8) {
+        let index = self.index(member);
+        self.windows[index as usize] = Some(daily(start, hours));
+    }
+
     pub fn there_already(&mut self, member: &str) {
         let cluster = self.cluster(member);
         cluster.version = v(TARGET);
@@ -411,6 +422,21 @@ fn untitled(why: Why) -> Why {
         Why::Gate { of, .. } => at_gate(of.as_str()),
         other => other,
     }
+}
+
+/// A window that is open every day from `start`, such as `22:00` (UTC), for some hours.
+pub fn daily(start: &str, hours: u8) -> MaintenanceWindow {
+    let (hour, minute) = start.split_once(':').expect("HH:mm");
+    let minutes: u16 = hour.parse::<u16>().expect("hour") * 60 + minute.parse::<u16>().expect("minute");
+    let fields = RecurrenceFields {
+        schedule: Schedule::Daily { interval: 1 },
+        start_minute: minutes,
+        duration_hours: hours,
+        local: LocalTime::Offset(0),
+        start_date: None,
+        not_allowed: Vec::new(),
+    };
+    MaintenanceWindow::Recurring(fields.try_into().expect("a window"))
 }
 
 pub fn at_gate(of: &str) -> Why {

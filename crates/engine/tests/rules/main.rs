@@ -1,9 +1,11 @@
 //! Every rule of an update run, by name.
 
 mod bench;
+mod budgets;
 mod check;
 mod holds;
 mod limits;
 mod rollup;
 mod skip;
 mod stop;
+mod windows;
