@@ -9,3 +9,4 @@ mod simulated;
 mod start;
 mod tokens;
 mod transport;
+mod windows;

@@ -23,7 +23,7 @@ const AZURE: &str = "https://management.azure.com";
 const GROUP: &str = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg1/providers/Microsoft.ContainerService/managedClusters";
 
 /// The folder of recordings, if it is there.
-fn recording(name: &str) -> Option<Value> {
+pub fn recording(name: &str) -> Option<Value> {
     let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference");
     let folder = std::env::var_os("FLOTTA_REFERENCE").map_or(workspace, PathBuf::from);
     match std::fs::read(folder.join("aks").join(name).with_extension("json")) {
