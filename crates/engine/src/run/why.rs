@@ -77,6 +77,9 @@ pub enum Why {
     Held(Hold),
 }
 
+/// Members of a group in the order in which they take slots.
+type Queue = BTreeSet<(Urgency, u32)>;
+
 impl Reason {
     fn of_one(why: Why, until: Option<Timestamp>) -> Self {
         Self { why, until, members: 1 }
@@ -100,7 +103,7 @@ impl Run {
             Part::Run => 0..plan.members.len() as u32,
         };
         let mut reasons: BTreeMap<Why, Reason> = BTreeMap::new();
-        for (why, until) in self.waits_itself(part) {
+        for (why, until) in self.waits_itself(part, now) {
             reasons.insert(why.clone(), Reason { why, until, members: 0 });
         }
         for member in members {
@@ -113,15 +116,15 @@ impl Run {
     }
 
     /// What a run, stage or group waits for as a whole.
-    fn waits_itself(&self, part: Part) -> Vec<(Why, Option<Timestamp>)> {
+    fn waits_itself(&self, part: Part, now: Timestamp) -> Vec<(Why, Option<Timestamp>)> {
         match part {
             Part::Run => match (self.run_waits(), self.core.current) {
                 (Some(why), _) => vec![(why, None)],
-                (None, Some(stage)) => self.stage_waits(stage),
+                (None, Some(stage)) => self.stage_waits(stage, now),
                 (None, None) => Vec::new(),
             },
-            Part::Stage(stage) => self.stage_waits(stage),
-            Part::Group(group) => self.group_waits(group),
+            Part::Stage(stage) => self.stage_waits(stage, now),
+            Part::Group(group) => self.group_waits(group, now),
             Part::Member(_) => Vec::new(),
         }
     }
@@ -137,31 +140,36 @@ impl Run {
     }
 
     /// The wait after a stage, and the gates that are all that is left of it or its groups.
-    fn stage_waits(&self, stage: u32) -> Vec<(Why, Option<Timestamp>)> {
+    fn stage_waits(&self, stage: u32, now: Timestamp) -> Vec<(Why, Option<Timestamp>)> {
         let Phase::Entered = self.stage(stage).phase else { return Vec::new() };
         let plan = &self.plan().stages[stage as usize];
         if !self.all_groups_ended(stage) {
-            return plan.groups.clone().flat_map(|group| self.group_waits(group)).collect();
+            return plan.groups.clone().flat_map(|group| self.group_waits(group, now)).collect();
         }
-        let wait = match self.stage(stage).wait {
-            Wait::Running { until, .. } => Some((Why::StageWait(plan.name.clone()), Some(until))),
-            _ => None,
-        };
+        let wait = self.waits_until(stage, now).map(|until| (Why::StageWait(plan.name.clone()), Some(until)));
         let gates = self.closed(self.stage_gates(stage, Timing::After));
-        wait.into_iter().chain(gates.map(|gate| self.gate_closed(gate))).collect()
+        wait.into_iter().chain(gates.map(|gate| self.gate_closed(gate, now))).collect()
     }
 
-    fn group_waits(&self, group: u32) -> Vec<(Why, Option<Timestamp>)> {
+    /// When the wait after a stage ends that is running at an instant.
+    fn waits_until(&self, stage: u32, now: Timestamp) -> Option<Timestamp> {
+        match self.stage(stage).wait {
+            Wait::Running { until, .. } => Some(until).filter(|until| *until > now),
+            Wait::Idle | Wait::Over { .. } => None,
+        }
+    }
+
+    fn group_waits(&self, group: u32, now: Timestamp) -> Vec<(Why, Option<Timestamp>)> {
         let state = self.group(group);
         let done = state.phase == Phase::Entered && state.counts.ended() == state.counts.total();
         let gates = self.closed(self.group_gates(group, Timing::After)).filter(|_| done);
-        gates.map(|gate| self.gate_closed(gate)).collect()
+        gates.map(|gate| self.gate_closed(gate, now)).collect()
     }
 
-    fn gate_closed(&self, gate: u32) -> (Why, Option<Timestamp>) {
+    fn gate_closed(&self, gate: u32, now: Timestamp) -> (Why, Option<Timestamp>) {
         let view = self.gate_view(gate);
         let until = match view.config.kind {
-            flotta_model::GateKind::ScheduledStart(_) => view.gate.due(),
+            flotta_model::GateKind::ScheduledStart(_) => view.gate.due().filter(|due| *due > now),
             flotta_model::GateKind::Approval => None,
         };
         let of = view.group.unwrap_or(view.stage);
@@ -176,7 +184,7 @@ impl Run {
         }
         let (group, stage) = (self.plan().group_of(member), self.plan().stage_of(member));
         let scope =
-            self.halt_rule().map(|why| (why, None)).or_else(|| self.scope_rules(stage, group).into_iter().next());
+            self.halt_rule().map(|why| (why, None)).or_else(|| self.scope_rules(stage, group, now).into_iter().next());
         scope.or_else(|| self.own_rule(member, now)).or_else(|| Some((self.slot_rule(stage, group), None)))
     }
 
@@ -188,12 +196,12 @@ impl Run {
         }
         let (group, stage) = (self.plan().group_of(member), self.plan().stage_of(member));
         let mut rules: Vec<(Why, Option<Timestamp>)> = self.halt_rule().map(|why| (why, None)).into_iter().collect();
-        rules.extend(self.scope_rules(stage, group));
+        rules.extend(self.scope_rules(stage, group, now));
         rules.extend(self.own_rule(member, now));
-        if matches!(state.phase, MemberPhase::Held(_)) && self.at_rest(member) == MemberPhase::Shut {
-            rules.push((Why::Window, self.window_opens(member)));
+        if matches!(state.phase, MemberPhase::Held(_)) {
+            rules.extend(self.window_rule(member, now));
         }
-        if !self.would_start(member) {
+        if !self.would_start(member, now) {
             rules.push((self.slot_rule(stage, group), None));
         }
         rules.into_iter().map(|(why, until)| Reason::of_one(why, until)).collect()
@@ -211,22 +219,17 @@ impl Run {
     }
 
     /// What holds every member of a group, apart from a halt.
-    fn scope_rules(&self, stage: u32, group: u32) -> Vec<(Why, Option<Timestamp>)> {
+    fn scope_rules(&self, stage: u32, group: u32, now: Timestamp) -> Vec<(Why, Option<Timestamp>)> {
         let mut rules = Vec::new();
         if self.unresolved() {
             rules.push((Why::ResolvingTarget, None));
         }
-        for earlier in (0..stage).filter(|earlier| !self.passed(*earlier)) {
-            let until = match self.stage(earlier).wait {
-                Wait::Running { until, .. } => Some(until),
-                _ => None,
-            };
-            rules.push((Why::EarlierStage(self.plan().stages[earlier as usize].name.clone()), until));
+        for earlier in (0..stage).filter(|earlier| !self.passed(*earlier, now)) {
+            let name = self.plan().stages[earlier as usize].name.clone();
+            rules.push((Why::EarlierStage(name), self.waits_until(earlier, now)));
         }
         let gates = self.stage_gates(stage, Timing::Before).chain(self.group_gates(group, Timing::Before));
-        for gate in gates {
-            rules.extend(self.closed(gate..gate + 1).map(|gate| self.gate_closed(gate)));
-        }
+        rules.extend(gates.filter(|gate| self.closed_at(*gate, now)).map(|gate| self.gate_closed(gate, now)));
         // What failed is tried again, and counts no longer, when a run that was halted is started.
         if self.phase() == RunPhase::Going {
             rules.extend(self.failure_rules(stage, group).map(|why| (why, None)));
@@ -234,8 +237,18 @@ impl Run {
         rules
     }
 
-    fn passed(&self, stage: u32) -> bool {
-        matches!(self.stage(stage).phase, Phase::Ended(Outcome::Completed | Outcome::Skipped))
+    /// Whether a stage is done, or is as soon as the run goes on: what is left of it was a wait that has ended since.
+    fn passed(&self, stage: u32, now: Timestamp) -> bool {
+        let state = self.stage(stage);
+        match (state.phase, state.wait) {
+            (Phase::Ended(outcome), _) => outcome != Outcome::Failed,
+            (Phase::Entered, Wait::Running { until, .. }) => {
+                // What failed within the limits is tried again first.
+                let done = self.all_groups_ended(stage) && state.counts.failed == 0;
+                done && until <= now && !self.stage_gated_after(stage)
+            }
+            _ => false,
+        }
     }
 
     fn failure_rules(&self, stage: u32, group: u32) -> impl Iterator<Item = Why> {
@@ -256,19 +269,16 @@ impl Run {
     fn own_rule(&self, member: u32, now: Timestamp) -> Option<(Why, Option<Timestamp>)> {
         let state = self.member(member);
         match &state.phase {
-            MemberPhase::Shut => Some((Why::Window, self.window_opens(member))),
             MemberPhase::Waiting if state.window == WindowOf::Unread => Some((Why::ReadingWindows, None)),
+            MemberPhase::Waiting | MemberPhase::Shut => self.window_rule(member, now),
             MemberPhase::Held(held) if matches!(held.hold, Hold::StoppedBetweenSteps { .. }) => None,
             MemberPhase::Held(held) => Some((Why::Held(held.hold.clone()), Some(held.looked_at_next(now)))),
             _ => None,
         }
     }
 
-    fn window_opens(&self, member: u32) -> Option<Timestamp> {
-        match self.member(member).window {
-            WindowOf::In(window) => self.window(window).next,
-            _ => None,
-        }
+    fn window_rule(&self, member: u32, now: Timestamp) -> Option<(Why, Option<Timestamp>)> {
+        self.shut_at(member, now).then(|| (Why::Window, self.opens_after(member, now)))
     }
 
     /// The rule that leaves no slot in a group: its own, or its stage's.
@@ -282,27 +292,20 @@ impl Run {
     }
 
     /// Whether a member would be given a slot if nothing else held it, its stage were under way and its group open.
-    fn would_start(&self, member: u32) -> bool {
+    fn would_start(&self, member: u32, now: Timestamp) -> bool {
         let (own, stage) = (self.plan().group_of(member), self.plan().stage_of(member));
-        let state = self.member(member);
-        let urgency = match state.window {
-            _ if state.steps_done > 0 => Urgency::Returning,
-            WindowOf::In(_) => Urgency::OpenNow,
-            WindowOf::Free | WindowOf::Unread => Urgency::AnyTime,
-        };
         let going = self.phase() == RunPhase::Going;
         let queues = self.plan().stages[stage as usize].groups.clone().filter_map(|group| {
-            let competes = group == own || (!self.group_gated(group) && self.may_go_on(group));
-            let mut queue = competes.then(|| self.queue(group, own == group && state.window == WindowOf::Unread))?;
+            let competes = group == own || (!self.group_gated_at(group, now) && self.may_go_on(group));
+            let mut queue = competes.then(|| self.queue(group, own, member, now))?;
             if group == own {
-                queue.insert((urgency, member));
+                queue.insert((self.member(member).urgency().unwrap_or(Urgency::AnyTime), member));
             }
             let room = if going { self.group_room(group) } else { self.fresh_room(group) };
             let running = if going { self.group(group).counts.running } else { 0 };
-            Some((running, group, room, queue))
+            Some(((running, group), (room, queue)))
         });
-        let mut queues: BTreeMap<(u32, u32), (u32, BTreeSet<(Urgency, u32)>)> =
-            queues.map(|(running, group, room, queue)| ((running, group), (room, queue))).collect();
+        let mut queues: BTreeMap<(u32, u32), (u32, Queue)> = queues.collect();
         let free = match going {
             true => self.stage_room(stage).saturating_sub(self.stage(stage).counts.running),
             false => self.fresh_stage_room(stage),
@@ -324,6 +327,10 @@ impl Run {
         false
     }
 
+    fn group_gated_at(&self, group: u32, now: Timestamp) -> bool {
+        self.group_gates(group, Timing::Before).any(|gate| self.closed_at(gate, now))
+    }
+
     /// Whether a group has anything to do in a run that goes on.
     fn may_go_on(&self, group: u32) -> bool {
         match self.phase() {
@@ -332,38 +339,31 @@ impl Run {
         }
     }
 
-    /// Members of a group that would take slots: those that are ready, and in a run that is halted those that a start would
-    /// make ready.
-    fn queue(&self, group: u32, with_unread: bool) -> BTreeSet<(Urgency, u32)> {
-        let mut queue = self.group(group).ready.clone();
+    /// Members of a group that would take slots beside `member`: those that are ready; in a run that is halted those that
+    /// a start would make ready; in its own group, if its windows are yet to be read, those that turn out to have none.
+    fn queue(&self, group: u32, own: u32, member: u32, now: Timestamp) -> Queue {
         let halted = self.phase() != RunPhase::Going;
-        let current = self.core.current == Some(self.plan().groups[group as usize].stage);
-        if !with_unread && !(halted && current) {
-            return queue;
+        let with_unread = group == own && self.member(member).window == WindowOf::Unread;
+        if !with_unread && !halted {
+            return self.group(group).ready.clone();
         }
-        for member in self.plan().groups[group as usize].members.clone() {
+        let again = halted && self.core.current == Some(self.plan().groups[group as usize].stage);
+        let joins = |member: u32| {
             let state = self.member(member);
-            let joins = match &state.phase {
-                MemberPhase::Waiting => with_unread && state.window == WindowOf::Unread,
-                MemberPhase::Ended(Outcome::Failed) => halted && self.at_rest(member) == MemberPhase::Waiting,
-                MemberPhase::Held(held) => {
-                    let stopped = matches!(held.hold, Hold::StoppedBetweenSteps { .. });
-                    stopped && halted && self.at_rest(member) == MemberPhase::Waiting
-                }
-                _ => false,
+            let (window, since) = (state.urgency(), state.steps_done > 0);
+            let urgency = match &state.phase {
+                MemberPhase::Waiting | MemberPhase::Shut => window.or(with_unread.then_some(Urgency::AnyTime))?,
+                MemberPhase::Held(held) if matches!(held.hold, Hold::StoppedBetweenSteps { .. }) && again => window?,
+                MemberPhase::Ended(Outcome::Failed) if again && since => match state.window {
+                    WindowOf::In(_) => Urgency::OpenNow,
+                    WindowOf::Free | WindowOf::Unread => Urgency::AnyTime,
+                },
+                MemberPhase::Ended(Outcome::Failed) if again => window?,
+                _ => return None,
             };
-            if joins {
-                let failed = state.phase == MemberPhase::Ended(Outcome::Failed);
-                let urgency = match state.urgency() {
-                    Some(Urgency::Returning) if failed && state.window == WindowOf::Free => Urgency::AnyTime,
-                    Some(Urgency::Returning) if failed => Urgency::OpenNow,
-                    Some(urgency) => urgency,
-                    None => Urgency::AnyTime,
-                };
-                queue.insert((urgency, member));
-            }
-        }
-        queue
+            (!self.shut_at(member, now)).then_some((urgency, member))
+        };
+        self.plan().groups[group as usize].members.clone().filter_map(joins).collect()
     }
 
     /// Members of a group that may move at once when nothing in it has failed.
