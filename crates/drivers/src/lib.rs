@@ -112,7 +112,8 @@ pub enum Progress {
         /// How long to wait before the next look.
         after: Duration,
     },
-    /// Ended well, and the resources have come to rest.
+    /// Ended well, or overtaken by another operation, and the resources have come to rest. Whether they are where they
+    /// should be, the next look tells.
     Succeeded,
     /// Ended badly.
     Failed(Fault),

@@ -88,7 +88,7 @@ impl fmt::Display for Hold {
             Self::CredentialsRefused(detail) => write!(f, "the provider refuses the driver's credentials: {detail}"),
             Self::VersionNotInRegion { version, region } => write!(
                 f,
-                "Kubernetes version {version} is not available in region {region} yet; see the provider's list of releases for when it will be"
+                "Kubernetes version {version} is not available in region {region} yet; see the provider's release tracker for when it will be (AKS: https://releases.aks.azure.com)"
             ),
             Self::Throttled => f.write_str("the provider asked to slow down"),
             Self::StoppedBetweenSteps { done, of } => write!(f, "stopped after step {done} of {of}"),
@@ -117,5 +117,18 @@ impl Fault {
             None => text,
         };
         Self { code: cut(code.into(), 100), message: cut(message.into(), Self::LONGEST) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d4_a_version_that_its_region_lacks_is_told_with_region_and_where_to_look() {
+        let told = Hold::VersionNotInRegion { version: "1.34.1".into(), region: "westeurope".into() }.to_string();
+        for part in ["1.34.1", "westeurope", "https://releases.aks.azure.com"] {
+            assert!(told.contains(part), "{told}");
+        }
     }
 }

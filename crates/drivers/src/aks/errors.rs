@@ -6,15 +6,33 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use flotta_model::{Fault, Hold};
+use flotta_model::Hold;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::Value;
 
-use super::call::retry;
+use super::{call::retry, hints::fault_in};
 use crate::Trouble;
 
-/// The longest part of the provider's message that is kept, so that a hint still has room behind it.
-const LONGEST_MESSAGE: usize = Fault::LONGEST - 400;
+/// The longest part of the provider's message that is passed on with something passing, in characters.
+const LONGEST_MESSAGE: usize = 1600;
+
+/// Codes that mean the same whatever the status and the message: the provider has looked, and it will not work. Some
+/// come with 409, which else tells that something is in the way.
+const PERMANENT: [&str; 13] = [
+    "AllocationFailed",
+    "InsufficientSubnetSize",
+    "ErrCode_InsufficientVCPUQuota",
+    "OverconstrainedAllocationRequest",
+    "OverconstrainedZonalAllocationRequest",
+    "PodDrainFailure",
+    "QuotaExceeded",
+    "RequestDisallowedByPolicy",
+    "SKUNotAvailable",
+    "ScopeLocked",
+    "SubnetIsFull",
+    "UnsatisfiablePDB",
+    "ZonalAllocationFailed",
+];
 
 /// The longest pause that is believed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
@@ -77,7 +95,6 @@ impl Answer {
     pub fn meaning(&self) -> Meaning {
         let says = |part: &str| contains(&self.message, part);
         match self.code.as_str() {
-            "RequestDisallowedByPolicy" | "ScopeLocked" => return Meaning::Permanent,
             "EtagMismatch" => return Meaning::Stale,
             code if preempted(code) => return Meaning::Stale,
             "K8sVersionNotSupported" if says("long-term support") || says("(LTS)") => return Meaning::Permanent,
@@ -90,6 +107,7 @@ impl Answer {
         match self.status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Meaning::Passing,
             status if status.is_server_error() => Meaning::Passing,
+            _ if PERMANENT.iter().any(|code| self.code.eq_ignore_ascii_case(code)) => Meaning::Permanent,
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Meaning::Credentials,
             StatusCode::NOT_FOUND | StatusCode::GONE => Meaning::Absent,
             StatusCode::PRECONDITION_FAILED => Meaning::Stale,
@@ -108,13 +126,20 @@ impl Answer {
     /// The same, as trouble. A version that the region lacks is permanent here: who can look into the catalogue knows
     /// better.
     pub fn trouble(&self) -> Trouble {
+        self.trouble_in(None)
+    }
+
+    /// The same, of a request that was about a pool.
+    pub fn trouble_in(&self, pool: Option<&str>) -> Trouble {
         match self.meaning() {
             Meaning::Passing | Meaning::Stale => retry(self.text(), self.after),
             Meaning::Busy(word) => Trouble::Wait(Hold::OtherOperation(word)),
             Meaning::Stopped => Trouble::Wait(Hold::ClusterStopped),
             Meaning::Credentials => Trouble::Wait(Hold::CredentialsRefused(self.text())),
             Meaning::Absent => Trouble::Wait(Hold::Unreachable(self.text())),
-            Meaning::VersionNotInRegion | Meaning::Permanent => Trouble::Permanent(fault(&self.code, &self.message)),
+            Meaning::VersionNotInRegion | Meaning::Permanent => {
+                Trouble::Permanent(fault_in(pool, &self.code, &self.message))
+            }
         }
     }
 
@@ -132,86 +157,6 @@ impl Answer {
 pub(super) fn preempted(code: &str) -> bool {
     code.starts_with("AKSOperationPreempted") || code == "NotLatestOperation"
 }
-
-/// A fault in the provider's words, with what we know of the way out.
-pub(super) fn fault(code: &str, message: &str) -> Fault {
-    let mut text: String = message.chars().take(LONGEST_MESSAGE).collect();
-    if let Some(hint) = hint(code, message) {
-        let end = if text.is_empty() || text.ends_with(['.', '!', '…']) { "" } else { "." };
-        text = format!("{text}{end} Hint: {hint}.");
-    }
-    Fault::new(code, text.trim())
-}
-
-/// What helps, by code or by a part of the message. The first that fits is given.
-fn hint(code: &str, message: &str) -> Option<&'static str> {
-    HINTS.iter().find(|(sign, _)| code.eq_ignore_ascii_case(sign) || contains(message, sign)).map(|(_, hint)| *hint)
-}
-
-const DISRUPTION: &str = "a pod disruption budget lets no pod go: loosen it or add replicas, then run again; the upgrade resumes where it stopped";
-const CAPACITY: &str = "free or ask for capacity or quota in the region, or lower the pool's maxSurge, then run again";
-const SKEW: &str = "bring the cluster up one minor version at a time: run to the minor in between first";
-
-/// Signs in order: what names a cause comes before what names a symptom.
-const HINTS: &[(&str, &str)] = &[
-    ("UnsatisfiablePDB", DISRUPTION),
-    ("PodDrainFailure", DISRUPTION),
-    ("disruption budget", DISRUPTION),
-    (
-        "not supported for AgentBaker",
-        "the node image is too old for this: run NodeImageOnly to Latest on the cluster first",
-    ),
-    (
-        "TooManyRequests",
-        "the subscription calls its compute provider too often; wait some minutes and run again, with fewer clusters at once",
-    ),
-    (
-        "Long-Term Support",
-        "the version is for long-term support only: the cluster needs the Premium tier and the support plan AKSLongTermSupport",
-    ),
-    ("QuotaExceeded", CAPACITY),
-    ("AllocationFailed", CAPACITY),
-    ("ZonalAllocationFailed", CAPACITY),
-    ("OverconstrainedAllocationRequest", CAPACITY),
-    (
-        "SKUNotAvailable",
-        "the node size is not to be had in this region or zone: choose another, or ask for access to it",
-    ),
-    (
-        "SubnetIsFull",
-        "the subnet has no free addresses for surge nodes: enlarge it, or set maxSurge to 0 and maxUnavailable to 1",
-    ),
-    (
-        "InsufficientSubnetSize",
-        "the subnet has no free addresses for surge nodes: enlarge it, or set maxSurge to 0 and maxUnavailable to 1",
-    ),
-    (
-        "RequestDisallowedByPolicy",
-        "an Azure policy forbids the change: exempt the cluster's node resource group, or change the policy",
-    ),
-    ("ScopeLocked", "a resource lock forbids the change: remove it for the time of the upgrade"),
-    (
-        "UpgradeBlockedOnDeprecatedAPIUsage",
-        "workloads still use API versions that the target has removed: move them, or set upgradeSettings.overrideSettings on the cluster",
-    ),
-    (
-        "deprecated API",
-        "workloads still use API versions that the target has removed: move them, or set upgradeSettings.overrideSettings on the cluster",
-    ),
-    (
-        "NotAllAgentPoolOrchestratorVersionSpecifiedAndUnchanged",
-        "the cluster upgrades itself, so its control plane cannot go alone: use Full, or switch its auto-upgrade off",
-    ),
-    (
-        "NodePoolMcVersionIncompatible",
-        "a pool would be too far behind its control plane: upgrade the pools first, with Full to their control plane's version",
-    ),
-    ("Available upgrades", SKEW),
-    ("one minor version at a time", SKEW),
-    ("K8sVersionNotSupported", "the region does not offer the version any more: choose one that it lists"),
-    ("AgentPoolK8sVersionNotSupported", "the region does not offer the version any more: choose one that it lists"),
-    ("Canceled", "somebody aborted the operation; run again to finish it, since nothing is rolled back"),
-];
 
 /// `x-ms-retry-after-ms`, or `Retry-After` in seconds. Zero counts as absent, as it does for Azure's own clients.
 pub(super) fn pause(headers: &HeaderMap) -> Option<Duration> {
@@ -235,7 +180,7 @@ fn pause_in_text(message: &str) -> Option<Duration> {
 }
 
 /// Whether a text holds another, without regard to case.
-fn contains(text: &str, part: &str) -> bool {
+pub(super) fn contains(text: &str, part: &str) -> bool {
     text.to_ascii_lowercase().contains(&part.to_ascii_lowercase())
 }
 
@@ -260,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn d4_each_row_of_the_table_is_sorted() {
+    fn d4_e03_e59_e66_each_row_of_the_table_is_sorted() {
         use Meaning::*;
         let busy = |word: &str| Busy(word.to_owned());
         let pending = "Another operation (Updating) is in progress, see https://aka.ms/aks-pending-operation";
@@ -276,6 +221,10 @@ mod tests {
         check(409, "OperationNotAllowed", skip, Permanent);
         check(409, "OperationNotAllowed", "The operation is not allowed since the cluster is stopped.", Stopped);
         check(409, "OperationNotAllowed", "for a reason nobody knows", Permanent);
+        for word in ["agentpool operation (np1 - Creating)", "operation (np1 - Updating)", "operation (Upgrading)"] {
+            let inside = word.split_once('(').expect("word").1.trim_end_matches(')');
+            check(409, "OperationNotAllowed", &format!("Another {word} is in progress, please wait."), busy(inside));
+        }
         check(409, "Conflict", "for a reason nobody knows", busy("Conflict"));
         check(409, "ScopeLocked", "the scope is locked", Permanent);
         check(
@@ -303,6 +252,13 @@ mod tests {
         ] {
             check(400, code, "m", Permanent);
         }
+        // Capacity is refused with 409 as well, which does not mean that something is in the way.
+        for code in PERMANENT {
+            check(409, code, "m", Permanent);
+            check(500, code, "m", Passing);
+        }
+        check(409, "SkuNotAvailable", "m", Permanent);
+        check(409, "OperationNotAllowed", "it results in exceeding approved Total Regional Cores quota", Permanent);
         check(403, "RequestDisallowedByPolicy", "m", Permanent);
         check(403, "AuthorizationFailed", "m", Credentials);
         check(401, "InvalidAuthenticationToken", "m", Credentials);
@@ -315,36 +271,6 @@ mod tests {
         check(429, "TooManyRequests", "m", Passing);
         check(500, "InternalOperationError", "m", Passing);
         check(504, "GatewayTimeout", "m", Passing);
-    }
-
-    #[test]
-    fn d4_faults_that_have_a_known_way_out_name_it() {
-        let cases = [
-            ("UnsatisfiablePDB", "m", "disruption budget"),
-            ("UpgradeFailed", "it would violate the pod's disruption budget.", "disruption budget"),
-            ("QuotaExceeded", "m", "quota"),
-            ("AllocationFailed", "m", "capacity"),
-            ("SKUNotAvailable", "m", "node size"),
-            ("SubnetIsFull", "m", "subnet"),
-            ("RequestDisallowedByPolicy", "m", "policy"),
-            ("X", "ConfigurationVersion 2 is not supported for AgentBaker.", "NodeImageOnly to Latest"),
-            ("K8sVersionNotSupported", "only for Long-Term Support (LTS)", "Premium tier"),
-            ("NotAllAgentPoolOrchestratorVersionSpecifiedAndUnchanged", "m", "use Full"),
-            ("UpgradeBlockedOnDeprecatedAPIUsage", "m", "overrideSettings"),
-            ("NodePoolMcVersionIncompatible", "m", "pools first"),
-            ("OperationNotAllowed", "Available upgrades: [1.29.7]", "one minor version"),
-        ];
-        for (code, message, part) in cases {
-            let fault = fault(code, message);
-            let (said, hint) = fault.message.split_once(" Hint: ").unwrap_or_else(|| panic!("{code} has no hint"));
-            assert!(said.starts_with(message) && hint.contains(part), "{code}: {fault}");
-        }
-        assert_eq!(fault("Unheard", "of"), Fault::new("Unheard", "of"));
-        let long = fault("QuotaExceeded", &"x".repeat(10_000)).message;
-        assert!(
-            long.chars().count() <= Fault::LONGEST && long.contains("Hint: "),
-            "a long message leaves room for the hint"
-        );
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Azure Kubernetes Service, driven through its ARM API (`behaviour.md` D; `aks-wire.md`).
 //!
 //! Any endpoint that speaks the API will do. What decides whether a step may be sent is in `start.rs`; what an error
-//! means is in `errors.rs`.
+//! means is in `errors.rs`, and what helps against it in `hints.rs`.
 
 mod call;
 mod errors;
+mod hints;
 mod poll;
 mod start;
 mod windows;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     AksDriver, arm_read,
     call::{Effort, Polled},
-    errors, subscription, wire,
+    errors, hints, subscription, wire,
 };
 use crate::{Intent, Operation, Progress, Trouble};
 
@@ -49,10 +49,13 @@ impl AksDriver {
         let (code, message) = (wire::text(&body["error"], "code"), wire::text(&body["error"], "message"));
         match wire::text(body, "status") {
             "Succeeded" => self.by_state(intent, Record::Succeeded).await,
-            "Failed" if errors::preempted(code) => self.by_state(intent, Record::None).await,
-            "Failed" if code.is_empty() => Ok(Progress::Failed(errors::fault("Failed", message))),
-            "Failed" => Ok(Progress::Failed(errors::fault(code, message))),
-            "Canceled" => Ok(Progress::Failed(errors::fault("Canceled", message))),
+            "Failed" if errors::preempted(code) => self.by_state(intent, Record::Overtaken).await,
+            "Failed" => {
+                let code = if code.is_empty() { "Failed" } else { code };
+                let pool = self.failed_in(intent, message).await;
+                Ok(Progress::Failed(hints::fault_in(pool.as_deref(), code, message)))
+            }
+            "Canceled" => Ok(Progress::Failed(hints::fault_in(intent.step.pool(), "Canceled", message))),
             status => {
                 if !code.is_empty() {
                     tracing::debug!(cluster = %intent.cluster, code, message, "the provider notes an error and goes on");
@@ -63,20 +66,34 @@ impl AksDriver {
         }
     }
 
+    /// The pool that a bad end is about. A record that names none may leave it to the cluster to tell; a cluster that
+    /// cannot be read keeps nobody from hearing of the bad end itself.
+    async fn failed_in(&self, intent: &Intent, message: &str) -> Option<String> {
+        if let Some(pool) = intent.step.pool().or_else(|| hints::pool_of_node(message)) {
+            return Some(pool.to_owned());
+        }
+        if matches!(intent.step, Step::ControlPlane { .. }) {
+            return None;
+        }
+        let seen = self.cluster(&intent.cluster, Effort::Once).await.ok()?;
+        seen.cluster.pools.into_iter().find(|pool| bad(&pool.provisioning)).map(|pool| pool.name)
+    }
+
     /// How long to leave an operation alone.
     pub(super) fn interval(&self, intent: &Intent) -> Duration {
         let (cluster, base) = (&intent.cluster, self.config.poll_every);
         self.caller.pace.interval(&subscription(cluster), cluster.key(), base)
     }
 
-    /// Judges by what the resources show: after a good end until they have come to rest, or all the way where no record
-    /// of the operation is to be had.
+    /// Judges by what the resources show: after an end until they have come to rest, or all the way where no record of
+    /// the operation is to be had. What was overtaken counts as ended where nothing failed: the cluster is looked at
+    /// next, and what is left to do is sent anew.
     async fn by_state(&self, intent: &Intent, record: Record) -> Result<Progress, Trouble> {
         let seen = self.cluster(&intent.cluster, Effort::Once).await?;
         if let Some(word) = seen.cluster.busy() {
             let after = match record {
                 Record::Succeeded => self.config.settle_every,
-                Record::None => self.interval(intent),
+                Record::None | Record::Overtaken => self.interval(intent),
             };
             return Ok(Progress::Running { detail: word.chars().take(LONGEST_DETAIL).collect(), after });
         }
@@ -85,7 +102,7 @@ impl AksDriver {
         }
         if record == Record::None && !shows(&intent.step, &seen.cluster) {
             let text = "the operation has ended and the cluster is not at its target; it was overtaken or aborted, run again to finish it";
-            return Ok(Progress::Failed(errors::fault("TargetNotReached", text)));
+            return Ok(Progress::Failed(hints::fault("TargetNotReached", text)));
         }
         self.settled(&intent.cluster, seen);
         Ok(Progress::Succeeded)
@@ -97,16 +114,22 @@ impl AksDriver {
 enum Record {
     /// It ended well.
     Succeeded,
+    /// Another operation took its place.
+    Overtaken,
     /// Nothing.
     None,
 }
 
+fn bad(state: &Provisioning) -> bool {
+    matches!(state, Provisioning::Failed | Provisioning::Canceled)
+}
+
 /// What failed, of the resources that a step is about.
 fn failure(step: &Step, seen: &wire::Seen) -> Option<Fault> {
-    let bad = |state: &Provisioning| matches!(state, Provisioning::Failed | Provisioning::Canceled);
     let whole = &seen.cluster;
     if step.pool().is_none() && bad(&whole.provisioning) {
-        return Some(wire::provisioning_error(&seen.body["properties"], &whole.provisioning));
+        let pool = whole.pools.iter().find(|pool| bad(&pool.provisioning)).map(|pool| pool.name.as_str());
+        return Some(wire::provisioning_error(pool, &seen.body["properties"], &whole.provisioning));
     }
     let concerned = |pool: &&Pool| match step {
         Step::Cluster { .. } => true,
@@ -116,11 +139,11 @@ fn failure(step: &Step, seen: &wire::Seen) -> Option<Fault> {
     if let Some(name) = step.pool()
         && !whole.pools.iter().any(|pool| pool.name == name)
     {
-        return Some(errors::fault("AgentPoolNotFound", &format!("pool '{name}' was deleted while it was upgraded")));
+        return Some(hints::fault("AgentPoolNotFound", &format!("pool '{name}' was deleted while it was upgraded")));
     }
     let pool = whole.pools.iter().filter(concerned).find(|pool| bad(&pool.provisioning))?;
-    let fault = wire::provisioning_error(wire::pool_properties(&seen.body, &pool.name), &pool.provisioning);
-    Some(Fault::new(fault.code, format!("pool '{}': {}", pool.name, fault.message)))
+    let properties = wire::pool_properties(&seen.body, &pool.name);
+    Some(wire::provisioning_error(Some(&pool.name), properties, &pool.provisioning))
 }
 
 /// Whether the model shows what a step wanted. An image is not asked for: its family may have changed.

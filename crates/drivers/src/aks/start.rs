@@ -173,7 +173,7 @@ impl AksDriver {
             }
             Meaning::VersionNotInRegion => Err(self.not_in_region(intent, &answer).await),
             Meaning::Absent if intent.step.pool().is_some() => Err(retry(answer.text(), None)),
-            _ => Err(answer.trouble()),
+            _ => Err(answer.trouble_in(intent.step.pool())),
         }
     }
 
@@ -224,7 +224,7 @@ impl AksDriver {
             Err(trouble) => return trouble,
         };
         if newest.is_some_and(|newest| newest >= version) {
-            return answer.trouble();
+            return answer.trouble_in(intent.step.pool());
         }
         Trouble::Wait(Hold::VersionNotInRegion { version: version.to_string(), region })
     }

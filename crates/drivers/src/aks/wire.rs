@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use flotta_model::{Catalogue, Cluster, Fault, KubernetesVersion, NodeImage, Pool, Provisioning, RegionVersion};
 use serde_json::{Map, Value};
 
-use super::{call::retry, errors};
+use super::{call::retry, hints};
 use crate::Trouble;
 
 /// A cluster as it was read: in the model's terms, and what a write needs beside them.
@@ -83,14 +83,14 @@ fn pool(name: &str, body: &Value, otherwise: KubernetesVersion) -> Pool {
     }
 }
 
-/// What the provider says went wrong with a resource that came to rest badly.
-pub(super) fn provisioning_error(properties: &Value, state: &Provisioning) -> Fault {
+/// What the provider says went wrong with a resource that came to rest badly; with the pool, where it was in one.
+pub(super) fn provisioning_error(pool: Option<&str>, properties: &Value, state: &Provisioning) -> Fault {
     let error = &properties["status"]["provisioningError"];
     let error = if error["error"].is_object() { &error["error"] } else { error };
     let word = if *state == Provisioning::Canceled { "Canceled" } else { "Failed" };
     match text(error, "code") {
-        "" => errors::fault(word, "the provider gives no reason; see the cluster's activity log"),
-        code => errors::fault(code, text(error, "message")),
+        "" => hints::fault_in(pool, word, "the provider gives no reason; see the cluster's activity log"),
+        code => hints::fault_in(pool, code, text(error, "message")),
     }
 }
 

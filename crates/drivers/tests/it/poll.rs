@@ -44,7 +44,7 @@ async fn the_address_of_an_operation_is_followed_character_for_character() {
 }
 
 #[tokio::test]
-async fn only_three_words_end_an_operation_and_an_error_beside_another_word_is_not_one() {
+async fn e64_only_three_words_end_an_operation_and_an_error_beside_another_word_is_not_one() {
     let fake = Fake::new();
     for word in
         ["InProgress", "CreatingAgentPools: 2/3 nodes completed", "Canceling", "succeeded?", "ReconcilingAddons"]
@@ -85,30 +85,80 @@ async fn a_good_end_is_believed_when_cluster_and_pools_have_come_to_rest() {
     assert_eq!(fault(poll(&fake, pool_version("1.33.2"), &operation()).await.expect("polled")).code, "SubnetIsFull");
 }
 
-#[tokio::test]
-async fn a_bad_end_carries_the_code_the_message_and_a_hint() {
-    let fake = Fake::new();
-    let drain = "Drain failed: it would violate the pod's disruption budget";
-    fake.with(|state| state.status = json!({"status": "Failed", "error": {"code": "UpgradeFailed", "message": drain}}));
-    let failed = fault(poll(&fake, full("1.33.2"), &operation()).await.expect("polled"));
-    assert_eq!(failed.code, "UpgradeFailed");
-    assert!(failed.message.starts_with(drain) && failed.message.contains("Hint: "), "{failed}");
-    fake.with(|state| {
-        state.status = json!({"status": "Canceled", "error": {"code": "Whatever", "message": "by user"}})
-    });
-    assert_eq!(fault(poll(&fake, full("1.33.2"), &operation()).await.expect("polled")).code, "Canceled");
+/// A step ends like this; what is told.
+async fn ends(fake: &Fake, step: Step, status: &str, code: &str, message: &str) -> Fault {
+    fake.with(|state| state.status = json!({"status": status, "error": {"code": code, "message": message}}));
+    fault(poll(fake, step, &operation()).await.expect("polled"))
 }
 
 #[tokio::test]
-async fn d4_an_overtaken_operation_is_judged_by_the_state_of_its_resources() {
+async fn d4_e62_e63_e66_a_bad_end_is_told_in_the_providers_words_with_a_hint() {
+    let quota = "Insufficient vcpu quota requested 4, remaining 0 for family StandardDSv3Family for region eastus.";
+    let image = "ConfigurationVersion 20 is not supported for AgentBaker. Please upgrade agent pool to the latest NodeImageVersion";
+    let lts = "The cluster is on version 1.30.100, which is only available for Long-Term Support (LTS).";
+    let cases = [
+        ("Failed", "QuotaExceeded", quota, "QuotaExceeded", "maxSurge"),
+        ("Failed", "AllocationFailed", "m", "AllocationFailed", "capacity"),
+        ("Failed", "SubnetIsFull", "m", "SubnetIsFull", "maxUnavailable"),
+        ("Failed", "SKUNotAvailable", "m", "SKUNotAvailable", "node size"),
+        ("Failed", "ReconcileVMSSAgentPoolFailed", image, "ReconcileVMSSAgentPoolFailed", "NodeImageOnly to Latest"),
+        ("Failed", "K8sVersionNotSupported", lts, "K8sVersionNotSupported", "Premium tier"),
+        ("Canceled", "Whatever", "by user", "Canceled", "aborted"),
+    ];
+    for (status, code, message, told, hint) in cases {
+        let failed = ends(&Fake::new(), full("1.33.2"), status, code, message).await;
+        let (said, way_out) = failed.message.split_once(" Hint: ").expect("a hint");
+        assert!(failed.code == told && said.trim_end_matches('.') == message.trim_end_matches('.'), "{failed}");
+        assert!(way_out.contains(hint), "{failed}");
+    }
+    assert_eq!(ends(&Fake::new(), full("1.33.2"), "Failed", "", "m").await, Fault::new("Failed", "m"));
+}
+
+#[tokio::test]
+async fn e57_a_drain_that_fails_names_budget_namespace_and_pool() {
+    let drain = |node: &str| {
+        format!(
+            "Drain node {node} failed when evicting pod web-0. Original error: Cannot evict pod as it would violate the \
+             pod's disruption budget.. PDB debug info: shop/web-0 blocked by pdb web with 0 unready pods."
+        )
+    };
+    let known = drain("aks-sys-12345678-vmss000002");
+    for (step, message, pool) in [
+        (full("1.33.2"), known.clone(), "sys"),
+        (full("1.33.2"), drain("akswin000001"), "win"),
+        (pool_version("1.33.2"), drain("akswin000001"), "win"),
+        (image(), known, "sys"),
+    ] {
+        let fake = Fake::new();
+        fake.with(|state| state.pool("win").expect("win")["provisioningState"] = "Failed".into());
+        let failed = ends(&fake, step, "Failed", "UpgradeFailed", &message).await;
+        let hint = "Hint: pod disruption budget shop/web lets no pod go: ";
+        assert!(
+            failed.message.starts_with(&format!("pool '{pool}': {message}")) && failed.message.contains(hint),
+            "{failed}"
+        );
+    }
+    // What cannot be read is not named; the failure is told all the same.
     let fake = Fake::new();
-    fake.with(|state| {
-        state.status = json!({"status": "Failed", "error": {"code": "AKSOperationPreempted", "message": "m"}});
-        state.doing("Upgrading");
-    });
-    assert_eq!(poll(&fake, full("1.33.2"), &operation()).await, Ok(running("Upgrading", 15)));
-    fake.with(|state| state.doing("Succeeded"));
-    assert_eq!(fault(poll(&fake, full("1.33.2"), &operation()).await.expect("polled")).code, "TargetNotReached");
+    fake.script(Method::GET, "/managedClusters/c1?", error(500, "x", "m"));
+    let failed = ends(&fake, full("1.33.2"), "Failed", "UpgradeFailed", "no node").await;
+    assert_eq!(failed, Fault::new("UpgradeFailed", "no node"));
+}
+
+#[tokio::test]
+async fn d4_e59_an_overtaken_operation_is_looked_at_again_and_not_counted_as_failed() {
+    let fake = Fake::new();
+    for code in ["AKSOperationPreempted", "AKSOperationPreemptedByDelete", "NotLatestOperation"] {
+        fake.with(|state| {
+            state.status = json!({"status": "Failed", "error": {"code": code, "message": "m"}});
+            state.doing("Upgrading");
+        });
+        assert_eq!(poll(&fake, full("1.33.2"), &operation()).await, Ok(running("Upgrading", 15)));
+        fake.with(|state| state.doing("Succeeded"));
+        assert_eq!(poll(&fake, full("1.33.2"), &operation()).await, Ok(Progress::Succeeded));
+    }
+    fake.with(|state| state.pool("win").expect("win")["provisioningState"] = "Failed".into());
+    assert_eq!(fault(poll(&fake, full("1.33.2"), &operation()).await.expect("polled")).code, "Failed");
 }
 
 #[tokio::test]
@@ -162,7 +212,7 @@ async fn an_expired_address_is_given_up_and_a_foreign_one_never_asked() {
 }
 
 #[tokio::test]
-async fn passing_trouble_is_polled_through_and_a_pause_heeded() {
+async fn d4_passing_trouble_is_polled_through_and_a_pause_heeded() {
     let fake = Fake::new();
     for answer in [error(502, "BadGatewayConnection", "m"), error(504, "GatewayTimeout", "m"), error(500, "x", "m")] {
         fake.script(Method::GET, "/operations/op-1", answer);

@@ -333,7 +333,7 @@ async fn a_connection_that_never_came_about_is_not_an_unknown_outcome() {
 }
 
 #[tokio::test]
-async fn d4_a_busy_answer_means_read_again_and_adopt_what_is_ours() {
+async fn d4_e03_a_busy_answer_means_read_again_and_adopt_what_is_ours() {
     let busy = || error(409, "OperationNotAllowed", "Another operation (Upgrading) is in progress, wait for it");
     for (step, guard) in [(full("1.33.2"), "cluster-0"), (pool_version("1.33.2"), "win-0"), (image(), "sys-0")] {
         let method = if matches!(step, Step::PoolImage { .. }) { Method::POST } else { Method::PUT };
@@ -352,7 +352,7 @@ async fn d4_a_busy_answer_means_read_again_and_adopt_what_is_ours() {
 }
 
 #[tokio::test]
-async fn d4_a_stale_etag_means_look_again() {
+async fn d4_e59_a_stale_etag_means_look_again() {
     for answer in
         [error(412, "PreconditionFailed", "etag"), error(409, "EtagMismatch", "Another operation is in progress.")]
     {
@@ -360,6 +360,37 @@ async fn d4_a_stale_etag_means_look_again() {
         fake.script(Method::PUT, "", answer);
         let trouble = driver(&fake).start(&intent(full("1.33.2"), "cluster-0", false)).await.expect_err("stale");
         assert!(matches!(trouble, Trouble::Retry { .. }), "{trouble:?}");
+    }
+}
+
+#[tokio::test]
+async fn d4_e62_what_will_never_work_is_refused_at_once_with_a_hint_and_its_pool() {
+    let quota = "Operation could not be completed as it results in exceeding approved Total Regional Cores quota.";
+    let budget = "Invalid PDBs details: 1 error occurred: * PDB shop/web has maxUnavailable == 0 can't proceed";
+    let refusals = [
+        (409, "OperationNotAllowed", quota, "capacity or quota"),
+        (400, "QuotaExceeded", quota, "capacity or quota"),
+        (409, "AllocationFailed", "m", "capacity or quota"),
+        (409, "SkuNotAvailable", "m", "node size"),
+        (400, "SubnetIsFull", "m", "subnet"),
+        (400, "UnsatisfiablePDB", budget, "shop/web"),
+        (403, "RequestDisallowedByPolicy", "m", "policy"),
+    ];
+    for (status, code, message, hint) in refusals {
+        for (step, guard) in every_step() {
+            let fake = Fake::new();
+            let method = if matches!(step, Step::PoolImage { .. }) { Method::POST } else { Method::PUT };
+            fake.script(method, "", error(status, code, message));
+            match driver(&fake).start(&intent(step.clone(), guard, false)).await {
+                Err(Trouble::Permanent(fault)) => {
+                    let pool = step.pool().map(|pool| format!("pool '{pool}': ")).unwrap_or_default();
+                    let told = fault.message.starts_with(&format!("{pool}{message}"));
+                    let hinted = fault.message.split_once(" Hint: ").is_some_and(|(_, way_out)| way_out.contains(hint));
+                    assert!(fault.code == code && told && hinted, "{step}: {fault}");
+                }
+                other => panic!("{code} on {step}: {other:?}"),
+            }
+        }
     }
 }
 
