@@ -350,9 +350,10 @@ enum AskedPart {
 
 impl AskedPart {
     fn of(call: &Call) -> Result<Self, ArmError> {
-        let kinds: [(&str, fn(String) -> Self); 3] =
-            [("member", Self::Member), ("group", Self::Group), ("stage", Self::Stage)];
-        let mut asked = kinds.iter().filter_map(|(kind, part)| Some(part(call.query.get(kind)?.to_owned())));
+        let named = |kind: &str| call.query.get(kind).map(str::to_owned);
+        let member = named("member").map(Self::Member);
+        let mut asked =
+            member.into_iter().chain(named("group").map(Self::Group)).chain(named("stage").map(Self::Stage));
         match (asked.next(), asked.next()) {
             (Some(_), Some(other)) => {
                 Err(ArmError::invalid_parameter(other.kind(), "ask about one member, group or stage at a time"))
