@@ -93,7 +93,7 @@ async fn e01_e10_e13_e14_a_stored_run_is_judged_member_by_member_and_nothing_cha
     let report = world.post("/updateRuns/r1/check").await.with(200);
     assert_eq!(summary(&report), EXPECTED);
     let counts = ["errors", "warnings", "notes", "uncoveredMembers"].map(|key| report[key].clone());
-    assert_eq!(counts, [3, 7, 3, 1].map(Value::from));
+    assert_eq!(counts, [3, 8, 3, 1].map(Value::from));
     assert_eq!(report["kubernetesVersion"], "1.26.1");
     let ready = member(&report, "ready");
     let expected = json!({
