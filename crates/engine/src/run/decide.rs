@@ -452,16 +452,21 @@ impl Run {
         events
     }
 
-    /// Members that were held for longer than the run has patience.
+    /// Members that were held for longer than the run has patience. Where a budget is strict it must bear that they fail:
+    /// they go one by one, and some have to wait for those under way.
     fn worn_out(&self, now: Timestamp) -> Vec<Event> {
-        let due = self.wearing.iter().take_while(|(at, _)| *at <= now).take(Self::MOST_AT_ONCE);
+        let due = self.wearing.iter().take_while(|(at, _)| *at <= now).map(|(_, member)| *member);
+        let mut members: Vec<u32> = due.filter(|member| self.bears_failure(*member)).take(Self::MOST_AT_ONCE).collect();
+        if let Some(strict) = members.iter().position(|member| self.strict(*member)) {
+            members.truncate(strict.max(1));
+        }
         let hours = self.plan.patience_seconds / 3600;
-        due.filter_map(|(_, member)| {
-            let hold = &self.member(*member).held()?.hold;
+        let worn = members.into_iter().filter_map(|member| {
+            let hold = &self.member(member).held()?.hold;
             let fault = Fault::new(hold.code(), format!("{hold}; waited {hours} hours for it"));
-            Some(self.failed(*member, fault))
-        })
-        .collect()
+            Some(self.failed(member, fault))
+        });
+        worn.collect()
     }
 
     /// Gives free slots to members: in turn to the group with the fewest running, inside a group in its order.

@@ -283,6 +283,17 @@ impl Run {
         gates.filter(|gate| !matches!(self.gate(*gate).phase, GatePhase::Over { .. }))
     }
 
+    /// Whether a gate is closed at an instant: a scheduled start whose time has come while the run stood still holds
+    /// nothing any more.
+    pub(super) fn closed_at(&self, gate: u32, now: Timestamp) -> bool {
+        let scheduled = matches!(self.gate_config(gate).kind, GateKind::ScheduledStart(_));
+        match self.gate(gate).phase {
+            GatePhase::Over { .. } => false,
+            GatePhase::Pending { due: Some(due), .. } if scheduled => due > now,
+            GatePhase::Idle | GatePhase::Pending { .. } => true,
+        }
+    }
+
     /// The gates among some that nobody has come to yet.
     fn idle(&self, gates: Range<u32>) -> impl Iterator<Item = u32> + '_ {
         gates.filter(|gate| self.gate(*gate).phase == GatePhase::Idle)
@@ -476,10 +487,12 @@ impl Run {
         }
     }
 
-    /// Gates that stopped the run are asked for again, with what there is to wait for from now on.
+    /// Gates that stopped the run, or expired while it stood still, are asked for again, with all the time there is for it.
     pub(super) fn ask_again(&mut self, at: Timestamp) {
         for gate in 0..self.gate_count() {
-            if self.gate(gate).denial.is_some() {
+            let approval = self.gate_config(gate).kind == GateKind::Approval;
+            let expired = approval && listed_due(self.gate(gate)).is_some_and(|due| due <= at);
+            if self.gate(gate).denial.is_some() || expired {
                 let due = self.due(gate, at);
                 self.change_gate(gate, |state| {
                     state.denial = None;

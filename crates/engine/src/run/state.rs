@@ -585,6 +585,20 @@ impl Run {
         room(&self.stage(stage).counts, plan.max_concurrency, plan.max_allowed_failures, plan.budget)
     }
 
+    /// Whether a member's group or stage has a strict budget.
+    pub(super) fn strict(&self, member: u32) -> bool {
+        let (group, stage) = self.places(member);
+        [self.plan.groups[group].budget, self.plan.stages[stage].budget].contains(&Budget::Strict)
+    }
+
+    /// Whether strict budgets bear that a member fails that is not under way.
+    pub(super) fn bears_failure(&self, member: u32) -> bool {
+        let (group, stage) = self.places(member);
+        let (of_group, of_stage) = (&self.plan.groups[group], &self.plan.stages[stage]);
+        bears(&self.core.groups[group].counts, of_group.max_allowed_failures, of_group.budget)
+            && bears(&self.core.stages[stage].counts, of_stage.max_allowed_failures, of_stage.budget)
+    }
+
     /// Whether too few members of a group that is done are where they should be.
     pub(super) fn group_short(&self, group: u32) -> bool {
         short(&self.group(group).counts, self.plan.groups[group as usize].min_success)
@@ -730,7 +744,7 @@ impl Run {
             Wait::Running { until, .. } => Some(until),
             _ => None,
         });
-        let worn = self.wearing.first().map(|(at, _)| *at);
+        let worn = self.wearing.iter().find(|(_, member)| self.bears_failure(*member)).map(|(at, _)| *at);
         wait.into_iter().chain(worn).chain(turns).chain(opens).chain(self.next_reading()).min()
     }
 
@@ -775,6 +789,14 @@ fn room(counts: &Counts, concurrency: u32, limit: Option<u32>, budget: Budget) -
     match (budget, limit) {
         (Budget::Strict, Some(limit)) => concurrency.min(limit.saturating_sub(counts.failed)),
         _ => concurrency,
+    }
+}
+
+/// Whether one more failure stays within a strict budget, whatever becomes of those under way.
+fn bears(counts: &Counts, limit: Option<u32>, budget: Budget) -> bool {
+    match (budget, limit) {
+        (Budget::Strict, Some(limit)) => counts.failed + counts.running < limit,
+        _ => true,
     }
 }
 

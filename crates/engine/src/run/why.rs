@@ -85,9 +85,11 @@ impl Reason {
         Self { why, until, members: 1 }
     }
 
-    /// The earliest time at which all of these can have given way, if each of them has one.
+    /// The earliest time at which all of these can have given way, if each of them has one. Windows are read in no time
+    /// that people would plan with.
     pub fn earliest(reasons: &[Self]) -> Option<Timestamp> {
-        let times: Option<Vec<Timestamp>> = reasons.iter().map(|reason| reason.until).collect();
+        let lasting = reasons.iter().filter(|reason| reason.why != Why::ReadingWindows);
+        let times: Option<Vec<Timestamp>> = lasting.map(|reason| reason.until).collect();
         times?.into_iter().max()
     }
 }

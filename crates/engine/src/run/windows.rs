@@ -28,6 +28,12 @@ pub enum WindowOf {
     In(u32),
 }
 
+impl From<Option<u32>> for WindowOf {
+    fn from(window: Option<u32>) -> Self {
+        window.map_or(Self::Free, Self::In)
+    }
+}
+
 /// A window, and how it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
@@ -70,6 +76,27 @@ impl Windows {
 /// How long what was read of a group whose members wait for their windows is good: then it is read again.
 const GOOD_FOR: SignedDuration = SignedDuration::from_hours(1);
 
+impl Window {
+    /// Whether it is open at an instant, not before its last turn, and when it turns after that.
+    fn stands(&self, at: Timestamp) -> (bool, Option<Timestamp>) {
+        match self.next {
+            Some(next) if next <= at => stand(&self.window, at),
+            next => (self.open, next),
+        }
+    }
+}
+
+/// How a window stands at an instant: open or not, and when that changes.
+fn stand(window: &MaintenanceWindow, at: Timestamp) -> (bool, Option<Timestamp>) {
+    let open = window.is_open(at);
+    (open, if open { window.closes(at) } else { window.next_open(at) })
+}
+
+fn turned(number: u32, window: &MaintenanceWindow, now: Timestamp) -> Event {
+    let (open, next) = stand(window, now);
+    Event::WindowTurned { window: number, open, next }
+}
+
 impl Run {
     /// A window, by its number in the run.
     pub fn window(&self, window: u32) -> &Window {
@@ -89,6 +116,23 @@ impl Run {
         match self.member(member).window {
             WindowOf::In(window) if !self.window(window).open => MemberPhase::Shut,
             _ => MemberPhase::Waiting,
+        }
+    }
+
+    /// Whether the window of a member is closed at an instant, as far as it is known. While a run stands still nobody turns
+    /// windows: what was so at the last turn may be so no longer.
+    pub(super) fn shut_at(&self, member: u32, now: Timestamp) -> bool {
+        match self.member(member).window {
+            WindowOf::In(window) => !self.window(window).stands(now).0,
+            WindowOf::Free | WindowOf::Unread => false,
+        }
+    }
+
+    /// When the window of a member that is closed at an instant opens next.
+    pub(super) fn opens_after(&self, member: u32, now: Timestamp) -> Option<Timestamp> {
+        match self.member(member).window {
+            WindowOf::In(window) => self.window(window).stands(now).1,
+            WindowOf::Free | WindowOf::Unread => None,
         }
     }
 
@@ -115,7 +159,8 @@ impl Run {
     }
 
     fn reads_windows(&self, group: u32) -> bool {
-        self.group_open(group) && (self.group(group).unread > 0 || self.group(group).windows_stale)
+        let state = self.group(group);
+        self.group_open(group) && (state.unread > 0 || (state.windows_stale && state.shut > 0))
     }
 
     /// When the windows of a group should be read again: somebody waits for one that may have been changed.
@@ -140,14 +185,7 @@ impl Run {
     /// Windows somebody waits behind, whose next turn has come.
     pub(super) fn due_windows(&self, now: Timestamp) -> Vec<Event> {
         let due = self.windows_due.iter().take_while(|(at, _)| *at <= now);
-        due.map(|(_, window)| self.turn(*window, &self.window(*window).window, now)).collect()
-    }
-
-    /// How a window stands now.
-    fn turn(&self, number: u32, window: &MaintenanceWindow, now: Timestamp) -> Event {
-        let open = window.is_open(now);
-        let next = if open { window.closes(now) } else { window.next_open(now) };
-        Event::WindowTurned { window: number, open, next }
+        due.map(|(_, window)| turned(*window, &self.window(*window).window, now)).collect()
     }
 
     /// What windows that were read lead to.
@@ -162,14 +200,16 @@ impl Run {
             let known = self.core.windows.get(number as usize);
             // What nobody waited behind may have turned since.
             if known.is_none_or(|known| known.open != window.is_open(now) || known.next.is_some_and(|at| at <= now)) {
-                turns.push(self.turn(number, window, now));
+                turns.push(turned(number, window, now));
             }
             numbers.push(number);
         }
         let members = seen.members.iter().filter(|(member, _)| *member < count);
         let members =
             members.map(|(member, window)| (*member, window.and_then(|at| numbers.get(at as usize).copied())));
-        let mut events = vec![Event::WindowsRead { new, members: members.collect() }];
+        // What is as it was known is no news: members may wait for weeks, and are read every hour.
+        let news = members.filter(|(member, window)| self.member(*member).window != WindowOf::from(*window));
+        let mut events = vec![Event::WindowsRead { new, members: news.collect() }];
         events.extend(turns);
         events
     }
@@ -209,7 +249,7 @@ impl Run {
             }
             let closings = window.map_or(0, |window| self.window(window).closings);
             let state = &mut self.core.members[*member as usize];
-            let known = window.map_or(WindowOf::Free, WindowOf::In);
+            let known = WindowOf::from(*window);
             if state.window != known {
                 (state.window, state.closings_before) = (known, closings);
             }
