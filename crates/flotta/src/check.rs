@@ -1,7 +1,7 @@
 //! What a run would do to its members, as `flotta run check` and `--dry-run` show it, and what that means for the exit
 //! code.
 
-use std::{fmt::Write, iter};
+use std::{collections::BTreeMap, fmt::Write, iter};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,8 +11,11 @@ use crate::{
     output::{self, Format, say},
 };
 
-/// Members shown of each outcome; the rest is counted.
+/// Rows of members alike that are shown of each outcome; the rest is counted.
 const MOST_SHOWN: usize = 50;
+
+/// Members named in a row; the rest is counted.
+const MOST_NAMED: usize = 4;
 
 /// What a check found.
 #[derive(Debug, Deserialize)]
@@ -96,12 +99,14 @@ fn table(name: &str, report: &Report, width: Option<u16>) -> String {
             continue;
         }
         members.sort_by_key(|member| member.findings.first().map_or(3, |finding| rank(&finding.severity)));
-        let rows = members.iter().take(MOST_SHOWN).flat_map(|member| rows(member));
+        let alike = alike(&members);
+        let rows = alike.iter().take(MOST_SHOWN).flat_map(rows);
         // Writing to a text cannot fail.
         let _ = write!(text, "\n\n{}: {}\n", output::clean(words), members.len());
         text += &output::grid(["MEMBER", "STAGE/GROUP", "LEVEL", "WHY"], rows, width);
-        if members.len() > MOST_SHOWN {
-            let _ = write!(text, "\n… and {} more: -o json shows all", members.len() - MOST_SHOWN);
+        let left: usize = alike.iter().skip(MOST_SHOWN).map(|(_, names)| names.len()).sum();
+        if left > 0 {
+            let _ = write!(text, "\n… and {left} more: -o json shows all");
         }
     }
     text + "\n\n" + &counted(report)
@@ -115,8 +120,10 @@ fn rank(severity: &str) -> u8 {
     }
 }
 
-/// One row for what is done, and one for each finding; the member's name stands in the first.
-fn rows(member: &Member) -> Vec<[String; 4]> {
+/// What is told of a member: its place, then a level and a text for what is done and for each finding.
+type Told = (String, Vec<[String; 2]>);
+
+fn told(member: &Member) -> Told {
     let place = match (&member.stage, &member.group) {
         (Some(stage), Some(group)) => format!("{stage}/{group}"),
         _ => "-".into(),
@@ -125,12 +132,34 @@ fn rows(member: &Member) -> Vec<[String; 4]> {
     let findings = member.findings.iter();
     let findings =
         findings.map(|finding| [finding.severity.to_lowercase(), format!("{}: {}", finding.code, finding.message)]);
-    let mut lines: Vec<[String; 2]> = steps.into_iter().chain(findings).collect();
-    if lines.is_empty() {
-        lines.push(Default::default());
+    (place, steps.into_iter().chain(findings).collect())
+}
+
+/// Members of which the same is told, together, in the order of their firsts.
+fn alike<'a>(members: &[&'a Member]) -> Vec<(Told, Vec<&'a str>)> {
+    let mut places: BTreeMap<Told, usize> = BTreeMap::new();
+    let mut alike: Vec<(Told, Vec<&str>)> = Vec::new();
+    for member in members {
+        let told = told(member);
+        let place = *places.entry(told.clone()).or_insert(alike.len());
+        match alike.get_mut(place) {
+            Some((_, names)) => names.push(&member.member),
+            None => alike.push((told, vec![&member.member])),
+        }
     }
-    let names = iter::once([member.member.clone(), place]).chain(iter::repeat_with(Default::default));
-    names.zip(lines).map(|([name, place], [level, why])| [name, place, level, why]).collect()
+    alike
+}
+
+/// The rows of members of which the same is told; their names stand in the first.
+fn rows(((place, lines), names): &(Told, Vec<&str>)) -> Vec<[String; 4]> {
+    let mut shown = names.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > MOST_NAMED {
+        // Writing to a text cannot fail.
+        let _ = write!(shown, " and {} more", names.len() - MOST_NAMED);
+    }
+    let lines = if lines.is_empty() { &[Default::default()][..] } else { lines };
+    let heads = iter::once([shown, place.clone()]).chain(iter::repeat_with(Default::default));
+    heads.zip(lines.to_vec()).map(|([names, place], [level, why])| [names, place, level, why]).collect()
 }
 
 #[cfg(test)]
@@ -171,11 +200,19 @@ mod tests {
 
     #[test]
     fn a_large_section_is_cut_and_says_so() {
-        let member = |n: usize| json!({"member": format!("m{n}"), "outcome": "Upgrades"});
+        let member = |n: usize| json!({"member": format!("m{n}"), "outcome": "Upgrades", "steps": [format!("to {n}")]});
         let members: Vec<Value> = (0..51).map(member).collect();
         let shown = table("up", &report(members.into(), 0, 0), None);
         assert!(shown.contains("would be upgraded: 51") && shown.contains("… and 1 more: -o json"), "{shown}");
         assert!(shown.contains("m49") && !shown.contains("m50"), "{shown}");
+    }
+
+    #[test]
+    fn members_alike_share_a_row() {
+        let member = |n: usize| json!({"member": format!("m{n}"), "outcome": "Upgrades", "steps": ["to 1"]});
+        let members: Vec<Value> = (0..7).map(member).chain([json!({"member": "x", "outcome": "Upgrades"})]).collect();
+        let shown = table("up", &report(members.into(), 0, 0), None);
+        assert!(shown.contains("m0, m1, m2, m3 and 3 more   -                     to 1\nx "), "{shown}");
     }
 
     #[test]
