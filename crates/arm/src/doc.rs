@@ -167,6 +167,18 @@ pub struct RunDoc {
     /// The profile that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile_id: Option<String>,
+    /// What it tries again, if it was made for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+}
+
+/// What a run tries again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// The id of the run that left its members. That one may be gone by now.
+    pub of: String,
+    /// The members that it is for; nobody else gets into it.
+    pub members: Vec<Name>,
 }
 
 impl FleetDoc {
@@ -218,6 +230,7 @@ impl RunDoc {
         properties.insert("provisioningState".into(), "Succeeded".into());
         properties.insert("status".into(), status::render(run, id, detail));
         put(&mut properties, "autoUpgradeProfileId", self.profile_id.clone().map(Value::from));
+        put(&mut properties, "retryOf", self.retry.as_ref().map(|retry| retry.of.clone().into()));
         strip(Value::Object(envelope(Kind::Run, id, etag, Some(&self.system_data), properties)), version)
     }
 

@@ -1,6 +1,6 @@
 //! Update runs on the wire: what a PUT asks for (`arm-api.md` §9, §10; `behaviour.md` A4).
 
-use flotta_model::{Goal, ImageSelection, NodeImage, Strategy, UpgradeType, goal::GoalError};
+use flotta_model::{Goal, ImageSelection, Name, NodeImage, Strategy, UpgradeType, goal::GoalError};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -46,8 +46,13 @@ pub fn parse(body: &Value) -> Result<RunRequest, ArmError> {
     })
 }
 
+/// Reads the body of `retry`: the name of the run that is to be made.
+pub fn retry_name(body: &Value) -> Result<Name, ArmError> {
+    Field::top(body).need("name")?.parse()
+}
+
 /// The fleet and name in the id of an update strategy, all in lower case: ids compare without regard to it.
-pub fn strategy_of(id: &str) -> Option<(FleetRef, flotta_model::Name)> {
+pub fn strategy_of(id: &str) -> Option<(FleetRef, Name)> {
     match Target::parse(&id.to_ascii_lowercase()) {
         Ok(Target::Strategy(fleet, name)) => Some((fleet, name)),
         _ => None,

@@ -151,6 +151,7 @@ fn run_doc() -> RunDoc {
         goal: request.goal,
         system_data: system_data(),
         profile_id: Some(format!("{FLEET}/autoUpgradeProfiles/p")),
+        retry: None,
     })
 }
 

@@ -315,6 +315,7 @@ fn ext_a_run_said_again_by_a_client_that_does_not_know_them_is_the_same_run() {
         goal: request.goal.clone(),
         system_data: SystemData::new(by, jiff::Timestamp::UNIX_EPOCH),
         profile_id: None,
+        retry: None,
     };
     for version in ApiVersion::all() {
         let said = unaware(strip(body.clone(), version));

@@ -10,6 +10,7 @@
 //! | `documents` | keys, reading and changing documents |
 //! | `fleets`, `members`, `strategies`, `runs`, `gates` | the resources |
 //! | `check` | what a run would do, told before it starts |
+//! | `retry` | a new run over the members that an earlier one left |
 //! | `provider` | what the provider says of itself; operations |
 
 mod check;
@@ -20,6 +21,7 @@ mod guard;
 mod members;
 mod provider;
 mod reply;
+mod retry;
 mod runs;
 mod strategies;
 
@@ -149,7 +151,8 @@ impl Fleets {
     async fn turn(&self, method: &Method, target: &Target) -> Turn<'_> {
         match (method, target) {
             (&Method::DELETE, Target::Fleet(_)) => Turn::Alone(self.0.write().await),
-            (&Method::PUT | &Method::PATCH, _) => Turn::Shared(self.0.read().await),
+            // A POST to a run itself is what stands beside it; some of that makes another run.
+            (&Method::PUT | &Method::PATCH, _) | (&Method::POST, Target::Run(..)) => Turn::Shared(self.0.read().await),
             _ => Turn::Free,
         }
     }
@@ -163,7 +166,8 @@ enum Turn<'a> {
 }
 
 /// What stands behind the path of a run, beside ARM's own tree.
-const BESIDE: [(&str, Beside); 2] = [("/waitingon", Beside::WaitingOn), ("/check", Beside::Check)];
+const BESIDE: [(&str, Beside); 3] =
+    [("/waitingon", Beside::WaitingOn), ("/check", Beside::Check), ("/retry", Beside::Retry)];
 
 /// A part of a path that ARM does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,10 +175,12 @@ enum Beside {
     Nothing,
     WaitingOn,
     Check,
+    Retry,
 }
 
 impl Beside {
-    /// What a path leads to, and what stands beside it. Only runs have something: a run may well be named `check`.
+    /// What a path leads to, and what stands beside it. Only runs have something: a run may well be named `check` or
+    /// `retry`.
     fn split(path: &str) -> Result<(Target, Self), ArmError> {
         let lower = path.to_ascii_lowercase();
         for (suffix, beside) in BESIDE {
@@ -265,7 +271,7 @@ async fn route(call: &Call, target: Target, beside: Beside) -> Result<Reply, Arm
     let allowed = match beside {
         Beside::Nothing => target.methods(),
         Beside::WaitingOn => "GET",
-        Beside::Check => "POST",
+        Beside::Check | Beside::Retry => "POST",
     };
     if !allowed.split(", ").any(|method| method == call.method.as_str()) {
         return Ok(Reply::method_not_allowed(call.method.as_str(), allowed));
@@ -273,6 +279,7 @@ async fn route(call: &Call, target: Target, beside: Beside) -> Result<Reply, Arm
     match &target {
         Target::Run(fleet, name) if beside == Beside::WaitingOn => runs::waiting_on(call, fleet, name).await,
         Target::Run(fleet, name) if beside == Beside::Check => check::stored(call, fleet, name).await,
+        Target::Run(fleet, name) if beside == Beside::Retry => retry::retry(call, fleet, name).await,
         Target::Fleet(fleet) => fleets::one(call, &target, fleet).await,
         Target::FleetsOfGroup { .. } | Target::FleetsOfSubscription { .. } => fleets::list(call, &target).await,
         Target::Member(fleet, name) => members::one(call, &target, fleet, name).await,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use flotta_arm::{
-    doc::{MemberDoc, RunDoc, SystemData},
+    doc::{MemberDoc, Retry, RunDoc, SystemData},
     error::ArmError,
     paging::{self, Page},
     path::{FleetRef, Kind, RunAction, Target},
@@ -60,7 +60,8 @@ pub async fn one(call: &Call, target: &Target, fleet: &FleetRef, name: &Name) ->
     }
 }
 
-async fn find(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Option<Stored<RunDoc>>, ArmError> {
+/// The run of a name, if there is one.
+pub async fn find(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Option<Stored<RunDoc>>, ArmError> {
     call.find(Collection::Runs, &documents::child_key(fleet, Kind::Run, name)).await
 }
 
@@ -93,7 +94,7 @@ pub async fn state(call: &Call, fleet: &FleetRef, doc: &RunDoc) -> Result<State,
 }
 
 /// The etag of a run: its identity and the number of its last entry.
-fn etag(id: Uuid, number: u64) -> String {
+pub fn etag(id: Uuid, number: u64) -> String {
     format!("{id}-{number}")
 }
 
@@ -158,16 +159,21 @@ async fn planned(call: &Call, fleet: &FleetRef, request: &RunRequest) -> Result<
         return Err(ArmError::invalid_parameter("properties.strategy", reason));
     }
     let strategy = strategy_of(call, fleet, request).await?;
-    let plan = resolve(call, fleet, request, strategy.as_ref()).await?;
+    let plan = resolve(call, fleet, request, strategy.as_ref(), None).await?;
     Ok((strategy, plan))
 }
 
 async fn create(call: &Call, fleet: &FleetRef, name: &Name, request: RunRequest) -> Result<Reply, ArmError> {
     let (strategy, plan) = planned(call, fleet, &request).await?;
-    let doc = document(call, name, request, strategy);
-    let put = documents::put(Collection::Runs, documents::child_key(fleet, Kind::Run, name), fleet.key(), &doc, None)?;
-    call.app.orchestrator.create(doc.run, &plan, documents::puts(vec![put])).await.map_err(refused)?;
-    Ok(Reply::created(show(call, fleet, &doc).await.map_err(refused)?))
+    make(call, fleet, &document(call, name, request, strategy), &plan).await
+}
+
+/// Keeps a new run with its plan, and answers with it.
+pub async fn make(call: &Call, fleet: &FleetRef, doc: &RunDoc, plan: &Plan) -> Result<Reply, ArmError> {
+    let key = documents::child_key(fleet, Kind::Run, &doc.name);
+    let put = documents::put(Collection::Runs, key, fleet.key(), doc, None)?;
+    call.app.orchestrator.create(doc.run, plan, documents::puts(vec![put])).await.map_err(refused)?;
+    Ok(Reply::created(show(call, fleet, doc).await.map_err(refused)?))
 }
 
 /// Before a run is started a PUT resolves it anew; afterwards it may only say again what was said.
@@ -210,9 +216,9 @@ async fn update(
         Some(_) => request.strategy.clone(),
         None => strategy_of(call, fleet, &request).await?,
     };
-    let plan = resolve(call, fleet, &request, strategy.as_ref()).await?;
-    let profile_id = doc.profile_id.clone();
-    let new = RunDoc { profile_id, ..document(call, &doc.name, request, strategy) };
+    let plan = resolve(call, fleet, &request, strategy.as_ref(), doc.retry.as_ref()).await?;
+    let (profile_id, retry) = (doc.profile_id.clone(), doc.retry.clone());
+    let new = RunDoc { profile_id, retry, ..document(call, &doc.name, request, strategy) };
     let key = documents::child_key(fleet, Kind::Run, &doc.name);
     let put = documents::put(Collection::Runs, key, fleet.key(), &new, Some(&stored.document))?;
     let mut batch = documents::puts(vec![put]);
@@ -221,7 +227,8 @@ async fn update(
     Ok(Reply::ok(show(call, fleet, &new).await.map_err(refused)?))
 }
 
-fn document(call: &Call, name: &Name, request: RunRequest, strategy: Option<Strategy>) -> RunDoc {
+/// A new run of a request.
+pub fn document(call: &Call, name: &Name, request: RunRequest, strategy: Option<Strategy>) -> RunDoc {
     RunDoc {
         run: Uuid::now_v7(),
         name: name.clone(),
@@ -230,6 +237,7 @@ fn document(call: &Call, name: &Name, request: RunRequest, strategy: Option<Stra
         goal: request.goal,
         system_data: SystemData::new(call.by.clone(), call.now),
         profile_id: None,
+        retry: None,
     }
 }
 
@@ -247,18 +255,23 @@ async fn strategy_of(call: &Call, fleet: &FleetRef, request: &RunRequest) -> Res
     }
 }
 
-async fn resolve(
+/// The plan of a request: over the members of the fleet, or, of a retry, over those that it is for.
+pub async fn resolve(
     call: &Call,
     fleet: &FleetRef,
     request: &RunRequest,
     strategy: Option<&Strategy>,
+    retry: Option<&Retry>,
 ) -> Result<Plan, ArmError> {
     if matches!(request.goal.images(), Some(ImageSelection::Consistent | ImageSelection::Custom(_))) {
         let reason = "this version of flotta moves node images to Latest only: use type Latest, or leave it out";
         return Err(ArmError::invalid_parameter("properties.managedClusterUpdate.nodeImageSelection.type", reason));
     }
     let members: Vec<Stored<MemberDoc>> = call.all(Collection::Members, &fleet.key()).await?;
-    let members: Vec<flotta_model::Member> = members.into_iter().map(|stored| stored.value.member).collect();
+    let only: Option<HashSet<&Name>> = retry.map(|retry| retry.members.iter().collect());
+    let members = members.into_iter().map(|stored| stored.value.member);
+    let members: Vec<flotta_model::Member> =
+        members.filter(|member| only.as_ref().is_none_or(|only| only.contains(&member.name))).collect();
     let plan = Plan::resolve(request.goal.clone(), strategy, &members).map_err(|error| match error {
         PlanError::Overlap { .. } => ArmError::invalid_parameter("properties.strategy", error),
     })?;

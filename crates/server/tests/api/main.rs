@@ -10,6 +10,7 @@ mod lists;
 mod members;
 mod races;
 mod recorded;
+mod retry;
 mod runs;
 mod scale;
 mod strategies;
