@@ -2,169 +2,29 @@
 //! of the states of its members. Each invariant is a function over plain data, so that tests can feed it bad data.
 
 use flotta_engine::{
-    Event, Plan, Run, Work,
-    run::{Counts, MemberPhase, Outcome, Part, Phase, Reason, RunPhase, State, Times, Wait, Why},
+    Event, Plan,
+    run::{Counts, Outcome, Phase, RunPhase, State, Timing, Wait},
 };
-use flotta_model::{KubernetesVersion, Step};
-use jiff::Timestamp;
+use flotta_model::{Budget, Step};
 
-/// What can be seen of a run at one instant.
-#[derive(Clone, Debug, PartialEq)]
-pub struct View {
-    pub state: State,
-    pub phase: RunPhase,
-    pub current: Option<u32>,
-    pub version: Option<KubernetesVersion>,
-    pub times: Times,
-    pub counts: Counts,
-    pub stages: Vec<Scope>,
-    pub groups: Vec<Scope>,
-    pub members: Vec<Seen>,
-}
-
-/// A stage or group.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Scope {
-    pub state: State,
-    pub phase: Phase,
-    pub times: Times,
-    pub counts: Counts,
-    pub skip_asked: bool,
-    /// Of stages only.
-    pub wait: Option<Wait>,
-}
-
-/// A member.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
-    pub state: State,
-    pub attempt: u32,
-    pub steps_done: u32,
-    pub turn: u32,
-    pub times: Times,
-    pub skip_asked: bool,
-    pub stopped_between: bool,
-}
-
-impl View {
-    pub fn of(run: &Run) -> Self {
-        let plan = run.plan();
-        let seen = |member: u32| {
-            let state = run.member(member);
-            let between = matches!(&state.phase, MemberPhase::Held(held) if held.hold.code() == "StoppedBetweenSteps");
-            Seen {
-                state: run.member_state(member),
-                attempt: state.attempt,
-                steps_done: state.steps_done,
-                turn: state.turn,
-                times: state.times,
-                skip_asked: state.skip_asked,
-                stopped_between: between,
-            }
-        };
-        let group = |at: u32| {
-            let group = run.group(at);
-            Scope {
-                state: run.group_state(at),
-                phase: group.phase,
-                times: group.times,
-                counts: group.counts,
-                skip_asked: group.skip_asked,
-                wait: None,
-            }
-        };
-        let stage = |at: u32| {
-            let stage = run.stage(at);
-            Scope {
-                state: run.stage_state(at),
-                phase: stage.phase,
-                times: stage.times,
-                counts: stage.counts,
-                skip_asked: stage.skip_asked,
-                wait: Some(stage.wait),
-            }
-        };
-        Self {
-            state: run.state(),
-            phase: run.phase(),
-            current: run.current_stage(),
-            version: run.version(),
-            times: run.times(),
-            counts: *run.counts(),
-            stages: (0..plan.stages.len() as u32).map(stage).collect(),
-            groups: (0..plan.groups.len() as u32).map(group).collect(),
-            members: (0..plan.members.len() as u32).map(seen).collect(),
-        }
-    }
-
-    fn naive(&self, members: std::ops::Range<u32>) -> Counts {
-        let mut counts = Counts::default();
-        for member in &self.members[members.start as usize..members.end as usize] {
-            match member.state {
-                State::NotStarted => counts.not_started += 1,
-                State::Running => counts.running += 1,
-                State::Pending => counts.pending += 1,
-                State::Completed => counts.completed += 1,
-                State::Failed => counts.failed += 1,
-                State::Skipped => counts.skipped += 1,
-                State::Stopping | State::Stopped => {}
-            }
-        }
-        counts
-    }
-
-    fn group(&self, plan: &Plan, group: u32) -> Counts {
-        self.naive(plan.groups[group as usize].members.clone())
-    }
-
-    fn stage(&self, plan: &Plan, stage: u32) -> Counts {
-        self.naive(plan.stages[stage as usize].members.clone())
-    }
-
-    fn group_over(&self, plan: &Plan, group: u32) -> bool {
-        let failed = self.group(plan, group).failed;
-        let strict = plan.stages[plan.groups[group as usize].stage as usize].max_allowed_failures == Some(0);
-        let limit = if strict { Some(0) } else { plan.groups[group as usize].max_allowed_failures };
-        limit.is_some_and(|limit| failed > limit)
-    }
-
-    fn stage_over(&self, plan: &Plan, stage: u32) -> bool {
-        let limit = plan.stages[stage as usize].max_allowed_failures;
-        limit.is_some_and(|limit| self.stage(plan, stage).failed > limit)
-    }
-
-    fn gated(&self, plan: &Plan, stage: u32) -> bool {
-        let counts = self.stage(plan, stage);
-        let scope = &self.stages[stage as usize];
-        !plan.stages[stage as usize].before_gates.is_empty() && counts.ended() < counts.total() && !scope.skip_asked
-    }
-
-    /// Whether the minor that the run goes to means no version yet.
-    fn unresolved(&self, plan: &Plan) -> bool {
-        self.version.is_none() && plan.goal.version().is_some()
-    }
-
-    /// Whether a group may begin members.
-    fn open(&self, plan: &Plan, group: u32) -> bool {
-        let stage = plan.groups[group as usize].stage;
-        self.phase == RunPhase::Going
-            && !self.unresolved(plan)
-            && self.current == Some(stage)
-            && !matches!(self.groups[group as usize].phase, Phase::Ended(_))
-            && plan.groups[group as usize].before_gates.is_empty()
-            && !self.gated(plan, stage)
-            && !self.group_over(plan, group)
-            && !self.stage_over(plan, stage)
-    }
-}
+use crate::{
+    gates, shut,
+    view::{Known, Scope, Seen, View},
+};
 
 pub type Invariant = fn(&Plan, &View, &Event, &View) -> Result<(), String>;
 
 /// What holds after every event: of the view before it, the event, the view after it.
-pub const AFTER_EACH_EVENT: [(&str, Invariant); 12] = [
+pub const AFTER_EACH_EVENT: [(&str, Invariant); 20] = [
     ("b5_1 limits are hard caps", limits),
+    ("strict budgets are hard caps", strict),
     ("b5_2 stages are sequential", sequence),
-    ("b5_3 closed gates hold", gates),
+    ("b5_3 closed gates hold", gates::hold),
+    ("a6 gates are reached when all that is left is to pass them", gates::reached),
+    ("a6 gates open, are rejected and expire by their policy", gates::decided),
+    ("a6 gates change only as told", gates::transitions),
+    ("e11 no step is begun outside its window", shut::steps),
+    ("b4 windows turn when they do", shut::turns),
     ("b5_4 nothing begins after a limit was exceeded or a stop", no_start_after),
     ("b5_5 counts add up", counts),
     ("b5_6 stopping means halting with members running", stopping),
@@ -174,9 +34,11 @@ pub const AFTER_EACH_EVENT: [(&str, Invariant); 12] = [
     ("order of starts", order),
     ("retries are pinned", pinned),
     ("members change only as told", transitions),
+    ("nothing transient fails a member", failures),
+    ("a5 floors of success are kept", floors),
 ];
 
-fn fail<T>(message: impl Into<String>) -> Result<T, String> {
+pub fn fail<T>(message: impl Into<String>) -> Result<T, String> {
     Err(message.into())
 }
 
@@ -196,7 +58,7 @@ fn limits(plan: &Plan, _: &View, _: &Event, view: &View) -> Result<(), String> {
     Ok(())
 }
 
-fn untouched(member: &Seen) -> bool {
+pub fn untouched(member: &Seen) -> bool {
     matches!(member.state, State::NotStarted | State::Skipped)
 }
 
@@ -213,20 +75,19 @@ fn sequence(plan: &Plan, _: &View, _: &Event, view: &View) -> Result<(), String>
     Ok(())
 }
 
-fn gates(plan: &Plan, _: &View, event: &Event, view: &View) -> Result<(), String> {
-    let left = match event {
-        Event::GroupEnded(group, Outcome::Completed) => &plan.groups[*group as usize].after_gates,
-        Event::StageEnded(stage, Outcome::Completed) => &plan.stages[*stage as usize].after_gates,
-        _ => &Vec::new(),
-    };
-    if !left.is_empty() {
-        return fail(format!("{event:?} before its gate was passed"));
-    }
-    for group in &plan.groups {
-        let closed = !group.before_gates.is_empty() || !plan.stages[group.stage as usize].before_gates.is_empty();
-        if closed && group.members.clone().any(|member| !untouched(&view.members[member as usize])) {
-            return fail(format!("a member of {} moved behind a closed gate", group.name));
+/// With a strict budget, all that are under way may fail and the limit still holds.
+fn strict(plan: &Plan, _: &View, _: &Event, view: &View) -> Result<(), String> {
+    let check = |name: &dyn std::fmt::Display, counts: Counts, limit: Option<u32>, budget: Budget| match limit {
+        Some(limit) if budget == Budget::Strict && counts.failed + counts.running > limit => {
+            fail(format!("{name}: {} failed, {} running, strict {limit}", counts.failed, counts.running))
         }
+        _ => Ok(()),
+    };
+    for (at, stage) in (0..).zip(&plan.stages) {
+        check(&stage.name, view.stage(plan, at), stage.max_allowed_failures, stage.budget)?;
+    }
+    for (at, group) in (0..).zip(&plan.groups) {
+        check(&group.name, view.group(plan, at), group.max_allowed_failures, group.budget)?;
     }
     Ok(())
 }
@@ -268,7 +129,7 @@ fn counts(plan: &Plan, _: &View, _: &Event, view: &View) -> Result<(), String> {
             return fail(format!("stage {at}: {:?} is not {naive:?}", scope.counts));
         }
     }
-    let naive = view.naive(0..plan.members.len() as u32);
+    let naive = view.count(0..plan.members.len() as u32);
     let failed: u32 = view.stages.iter().map(|stage| stage.counts.failed).sum();
     if view.counts != naive || view.counts.failed != failed {
         return fail(format!("run: {:?} is not {naive:?}", view.counts));
@@ -285,7 +146,7 @@ fn stopping(plan: &Plan, _: &View, _: &Event, view: &View) -> Result<(), String>
         RunPhase::Going => spent,
         _ => false,
     };
-    let expect = halting && view.naive(0..plan.members.len() as u32).running > 0;
+    let expect = halting && view.count(0..plan.members.len() as u32).running > 0;
     if expect != (view.state == State::Stopping) {
         return fail(format!("the run is {:?}; halting with members running: {expect}", view.state));
     }
@@ -315,7 +176,7 @@ fn times(_: &Plan, before: &View, event: &Event, view: &View) -> Result<(), Stri
         }
     }
     for (at, (old, new)) in before.members.iter().zip(&view.members).enumerate() {
-        if matches!(old.state, State::Completed | State::Skipped) && old != new {
+        if matches!(old.state, State::Completed | State::Skipped) && old.without_window() != new.without_window() {
             return fail(format!("member {at} was {old:?} and is {new:?} after {event:?}"));
         }
     }
@@ -344,10 +205,10 @@ fn group_state(plan: &Plan, view: &View, at: u32) -> State {
     if view.gated(plan, group.stage) {
         return State::NotStarted;
     }
-    let any_waits = counts.not_started > 0 && group.before_gates.is_empty() && !view.unresolved(plan);
+    let any_waits = counts.not_started > 0 && !view.group_gated(plan, at) && !view.unresolved(plan);
     match () {
         () if counts.running > 0 || any_waits => State::Running,
-        () if counts.total() > 0 || !group.before_gates.is_empty() => State::Pending,
+        () if counts.total() > 0 => State::Pending,
         () => State::NotStarted,
     }
 }
@@ -364,6 +225,8 @@ fn stage_state(plan: &Plan, view: &View, at: u32) -> State {
     let still = matches!(view.phase, RunPhase::Stopped | RunPhase::Ended(_));
     let groups: Vec<State> = stage.groups.clone().map(|group| group_state(plan, view, group)).collect();
     let any = |states: &[State]| groups.iter().any(|state| states.contains(state));
+    let ended = stage.groups.clone().all(|group| matches!(view.groups[group as usize].phase, Phase::Ended(_)));
+    let gate_left = ended && view.closed(plan, (at, None), Timing::After);
     match () {
         () if halting && view.stage(plan, at).running > 0 => State::Stopping,
         () if (halting || still) && scope.times.started.is_some() => State::Stopped,
@@ -371,7 +234,7 @@ fn stage_state(plan: &Plan, view: &View, at: u32) -> State {
         () if view.gated(plan, at) => State::Pending,
         () if matches!(scope.wait, Some(Wait::Running { .. })) => State::Running,
         () if any(&[State::Running, State::Stopping]) => State::Running,
-        () if any(&[State::Pending]) || !stage.after_gates.is_empty() => State::Pending,
+        () if any(&[State::Pending]) || gate_left => State::Pending,
         () => State::Running,
     }
 }
@@ -415,6 +278,7 @@ fn ends(plan: &Plan, before: &View, event: &Event, _: &View) -> Result<(), Strin
             let naive = match () {
                 () if over => Outcome::Failed,
                 () if skipped => Outcome::Skipped,
+                () if before.group_short(plan, *group) => Outcome::Failed,
                 () => Outcome::Completed,
             };
             counts.running == 0 && (over || all) && *outcome == naive
@@ -425,7 +289,9 @@ fn ends(plan: &Plan, before: &View, event: &Event, _: &View) -> Result<(), Strin
             let states = || groups().map(|group| before.groups[group as usize].state);
             let waited =
                 plan.stages[*stage as usize].after_wait_seconds == 0 || matches!(scope.wait, Some(Wait::Over { .. }));
-            let failed = states().any(|state| state == State::Failed) || before.stage_over(plan, *stage);
+            let all_skipped = states().all(|state| state == State::Skipped);
+            let short = !all_skipped && before.stage_short(plan, *stage);
+            let failed = states().any(|state| state == State::Failed) || before.stage_over(plan, *stage) || short;
             before.stage(plan, *stage).running == 0
                 && match outcome {
                     Outcome::Failed => failed,
@@ -457,28 +323,8 @@ fn ends(plan: &Plan, before: &View, event: &Event, _: &View) -> Result<(), Strin
 /// A slot goes to the group with the fewest running, there to who was under way before, then by place.
 fn order(plan: &Plan, before: &View, event: &Event, _: &View) -> Result<(), String> {
     let Event::MemberStarted(member) = event else { return Ok(()) };
-    let next = next_to_start(plan, before);
+    let next = before.next_to_start(plan);
     if next != Some(*member) { fail(format!("member {member} started, it was the turn of {next:?}")) } else { Ok(()) }
-}
-
-fn next_to_start(plan: &Plan, view: &View) -> Option<u32> {
-    let stage = view.current?;
-    if view.stage(plan, stage).running >= plan.stages[stage as usize].max_concurrency {
-        return None;
-    }
-    let waiting = |group: u32| {
-        let members = plan.groups[group as usize].members.clone();
-        members.filter(|member| view.members[*member as usize].state == State::NotStarted)
-    };
-    let may = |group: &u32| {
-        let running = view.group(plan, *group).running;
-        view.open(plan, *group)
-            && running < plan.groups[*group as usize].max_concurrency
-            && waiting(*group).next().is_some()
-    };
-    let groups = plan.stages[stage as usize].groups.clone().filter(may);
-    let group = groups.min_by_key(|group| (view.group(plan, *group).running, *group))?;
-    waiting(group).min_by_key(|member| (view.members[*member as usize].steps_done == 0, *member))
 }
 
 fn pinned(_: &Plan, before: &View, event: &Event, view: &View) -> Result<(), String> {
@@ -498,25 +344,38 @@ fn pinned(_: &Plan, before: &View, event: &Event, view: &View) -> Result<(), Str
 
 fn transitions(_: &Plan, before: &View, event: &Event, view: &View) -> Result<(), String> {
     for (at, (old, new)) in before.members.iter().zip(&view.members).enumerate() {
-        if old == new {
+        let which = |known: Known| match known {
+            Known::In { which, .. } => Some(which),
+            Known::Unread | Known::Free => None,
+        };
+        if which(old.window) != which(new.window) && !matches!(event, Event::WindowsRead { .. }) {
+            return fail(format!("member {at} has another window by {event:?}"));
+        }
+        if old.without_window() == new.without_window() {
             continue;
         }
+        let back = new.state == State::NotStarted || new.shut;
+        let turned = matches!(event, Event::WindowTurned { .. } | Event::WindowsRead { .. });
         let right = match (old.state, new.state) {
-            (State::Failed, State::NotStarted) => {
+            (State::Failed, _) if back => {
                 *event == Event::Resumed && new.attempt == old.attempt + 1 && new.steps_done == 0
             }
             (State::Failed, State::Skipped) => matches!(event, Event::Skipped(_)),
             (State::Failed, _) => false,
-            (State::Pending, State::NotStarted) if old.stopped_between => *event == Event::Resumed,
+            (State::Pending, _) if back && old.stopped_between => *event == Event::Resumed,
+            _ if old.waits() && back => old.state == new.state || turned,
             (State::NotStarted, State::Running) => *event == Event::MemberStarted(at as u32),
-            (State::NotStarted, State::NotStarted | State::Skipped) => true,
+            (State::NotStarted, State::Skipped) => true,
             (State::NotStarted, _) => false,
-            (State::Pending, State::NotStarted | State::Pending | State::Failed | State::Skipped) => true,
+            (State::Pending, State::Failed) => old.worn.is_some_and(|worn| worn <= view.now),
+            (State::Pending, State::NotStarted | State::Pending | State::Skipped) => true,
             (State::Running, _) => true,
             _ => false,
         };
-        let kept = old.attempt == new.attempt || (old.state == State::Failed && new.state == State::NotStarted);
-        let stale = old.state != new.state && old.turn >= new.turn;
+        let kept = old.attempt == new.attempt || (old.state == State::Failed && back);
+        // Nothing is asked for on behalf of a member that waits: what is read of its window makes no answer stale.
+        let read = matches!(event, Event::WindowsRead { .. }) && old.waits() && new.waits();
+        let stale = old.state != new.state && old.turn >= new.turn && !read;
         if !right || !kept || stale {
             return fail(format!("member {at} went from {old:?} to {new:?} by {event:?}"));
         }
@@ -524,96 +383,25 @@ fn transitions(_: &Plan, before: &View, event: &Event, view: &View) -> Result<()
     Ok(())
 }
 
-/// What a run that has come to rest says about going on.
-#[derive(Clone, Debug)]
-pub struct Outlook {
-    pub view: View,
-    pub now: Timestamp,
-    pub work: Vec<Work>,
-    pub wake: Option<Timestamp>,
-    /// Of the run if nothing runs, of each stage and group that is pending, and of each member.
-    pub run: Vec<Reason>,
-    pub stages: Vec<Vec<Reason>>,
-    pub groups: Vec<Vec<Reason>>,
-    pub members: Vec<Vec<Reason>>,
+/// A member fails by what its step met, or since it was out of reach for longer than there is patience.
+fn failures(_: &Plan, before: &View, event: &Event, _: &View) -> Result<(), String> {
+    let Event::MemberEnded { member, outcome: Outcome::Failed, fault, .. } = event else { return Ok(()) };
+    let member = &before.members[*member as usize];
+    let code = fault.as_ref().map_or("", |fault| fault.code.as_str());
+    let right = match code {
+        "Refused" | "UpgradeFailed" => member.state == State::Running,
+        "ClusterStopped" | "ClusterUnreachable" => member.worn.is_some_and(|worn| worn <= before.now),
+        _ => false,
+    };
+    if right { Ok(()) } else { fail(format!("{event:?} of a member that was {member:?}")) }
 }
 
-impl Outlook {
-    pub fn of(run: &Run, now: Timestamp) -> Self {
-        let view = View::of(run);
-        let pending = |state: State, part: Part| match state {
-            State::Pending => run.waiting_on(part, now),
-            _ => Vec::new(),
-        };
-        let stages = view.stages.iter().zip(0..).map(|(scope, at)| pending(scope.state, Part::Stage(at))).collect();
-        let groups = view.groups.iter().zip(0..).map(|(scope, at)| pending(scope.state, Part::Group(at))).collect();
-        Self {
-            now,
-            work: run.work(),
-            wake: run.next_wake(),
-            run: if view.counts.running > 0 { Vec::new() } else { run.waiting_on(Part::Run, now) },
-            stages,
-            groups,
-            members: (0..view.members.len() as u32).map(|at| run.waiting_on(Part::Member(at), now)).collect(),
-            view,
-        }
-    }
-}
-
-pub type RestInvariant = fn(&Plan, &Outlook) -> Result<(), String>;
-
-/// What holds when all that follows from an input has followed.
-pub const AT_REST: [(&str, RestInvariant); 4] = [
-    ("rule 3: what does not move has a reason", reasons),
-    ("no run is stuck", stuck),
-    ("no slot is idle", idle),
-    ("no wake-up is in the past", wake),
-];
-
-fn reasons(_: &Plan, rest: &Outlook) -> Result<(), String> {
-    let view = &rest.view;
-    for (at, (member, reasons)) in view.members.iter().zip(&rest.members).enumerate() {
-        let still = matches!(member.state, State::NotStarted | State::Pending);
-        if still == reasons.is_empty() {
-            return fail(format!("member {at} is {:?} with reasons {reasons:?}", member.state));
-        }
-    }
-    let scopes = view.stages.iter().zip(&rest.stages).chain(view.groups.iter().zip(&rest.groups));
-    for (scope, reasons) in scopes {
-        if scope.state == State::Pending && reasons.is_empty() {
-            return fail("a stage or group is pending without a reason");
-        }
-    }
-    let still = matches!(view.state, State::NotStarted | State::Pending | State::Stopped | State::Failed);
-    if still && view.counts.running == 0 && rest.run.is_empty() {
-        return fail(format!("the run is {:?} without a reason", view.state));
-    }
-    Ok(())
-}
-
-fn stuck(_: &Plan, rest: &Outlook) -> Result<(), String> {
-    let closed = rest.run.iter().any(|reason| matches!(reason.why, Why::Gate { .. }));
-    match rest.view.phase {
-        RunPhase::Going if rest.work.is_empty() && rest.wake.is_none() && !closed => {
-            fail("nothing goes on, nothing is waited for")
-        }
-        RunPhase::Stopping | RunPhase::Failing if rest.view.counts.running == 0 => {
-            fail("the halt has nothing left to wait for")
-        }
-        _ => Ok(()),
-    }
-}
-
-fn idle(plan: &Plan, rest: &Outlook) -> Result<(), String> {
-    match next_to_start(plan, &rest.view) {
-        Some(member) => fail(format!("member {member} could start")),
-        None => Ok(()),
-    }
-}
-
-fn wake(_: &Plan, rest: &Outlook) -> Result<(), String> {
-    match rest.wake {
-        Some(wake) if wake <= rest.now => fail(format!("wants to be woken at {wake}, it is {}", rest.now)),
-        _ => Ok(()),
-    }
+/// What completed has as many members where they should be as it must.
+fn floors(plan: &Plan, before: &View, event: &Event, _: &View) -> Result<(), String> {
+    let short = match event {
+        Event::GroupEnded(group, Outcome::Completed) => before.group_short(plan, *group),
+        Event::StageEnded(stage, Outcome::Completed) => before.stage_short(plan, *stage),
+        _ => false,
+    };
+    if short { fail(format!("{event:?} below its floor")) } else { Ok(()) }
 }

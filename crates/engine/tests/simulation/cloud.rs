@@ -1,16 +1,21 @@
 //! A small cloud: clusters that take their time, fail, refuse, are busy with others, are switched off, belong to others.
 //! It checks what only it can see: one operation at a time on a cluster, each step accepted once, never a downgrade.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, ops::Range, rc::Rc};
 
 use flotta_engine::{
     Input, Work,
     run::{MemberPhase, Run, Sighting, Ticket, Windows},
 };
-use flotta_model::{Cluster, Fault, Hold, KubernetesVersion, NodeImage, Offer, Pool, Provisioning, Step};
+use flotta_model::{
+    Cluster, Fault, Hold, KubernetesVersion, MaintenanceWindow, NodeImage, Offer, Pool, Provisioning, Step,
+};
 use jiff::Timestamp;
 
-use crate::random::Random;
+use crate::{
+    random::Random,
+    view::{Outside, Stand},
+};
 
 pub const OLD: KubernetesVersion = KubernetesVersion::new(1, 32, 6);
 pub const TARGET: KubernetesVersion = KubernetesVersion::new(1, 33, 2);
@@ -36,6 +41,16 @@ struct Site {
     unreachable: Range<u64>,
     claimed: Range<u64>,
     not_in_region: Range<u64>,
+    /// Its maintenance window, from when on: somebody changes it now and then.
+    windows: Vec<(u64, Option<usize>)>,
+    /// No run of this kind can move it, which is seen with the cluster or known without a look.
+    unfit: Option<Unfit>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Unfit {
+    Seen,
+    Known,
 }
 
 struct Operation {
@@ -54,18 +69,72 @@ pub struct Met {
     pub failed: u64,
     pub held: u64,
     pub accepted: u64,
+    pub too_late: u64,
+    pub read_in_parts: u64,
+    pub reads_failed: u64,
+}
+
+/// What the spells of a cluster are like.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Weather {
+    /// Nothing goes wrong, and nobody has a window.
+    Calm,
+    /// Things go wrong, and nobody has a window.
+    Rough,
+    /// Things go wrong, and many have windows.
+    Windows,
 }
 
 pub struct Cloud {
     sites: Vec<Site>,
+    windows: Rc<Vec<MaintenanceWindow>>,
+    /// How windows stood when it was last asked.
+    stands: Vec<Option<Stand>>,
     pub met: Met,
     pub random: Random,
 }
 
 impl Cloud {
-    pub fn new(members: usize, calm: bool, mut random: Random) -> Self {
-        let sites = (0..members).map(|_| Site::random(calm, &mut random)).collect();
-        Self { sites, met: Met::default(), random }
+    pub fn new(members: usize, weather: Weather, windows: Rc<Vec<MaintenanceWindow>>, mut random: Random) -> Self {
+        let mut site = |_| Site {
+            windows: random_windows(weather, windows.len(), &mut random),
+            ..Site::random(weather, &mut random)
+        };
+        let sites = (0..members).map(&mut site).collect();
+        let stands = vec![None; windows.len()];
+        Self { sites, windows, stands, met: Met::default(), random }
+    }
+
+    /// How it really is now.
+    pub fn outside(&mut self, now: u64, at: Timestamp) -> Outside {
+        for (stand, window) in self.stands.iter_mut().zip(self.windows.iter()) {
+            if stand.is_none_or(|stand| stand.turns.is_some_and(|turns| turns <= at)) {
+                *stand = Some(Stand::of(window, at));
+            }
+        }
+        Outside {
+            windows: Rc::clone(&self.windows),
+            stands: self.stands.iter().flatten().copied().collect(),
+            of: self.sites.iter().map(|site| site.window(now)).collect(),
+        }
+    }
+
+    fn window(&self, member: u32, now: u64) -> Option<MaintenanceWindow> {
+        self.sites[member as usize].window(now).map(|which| self.windows[which].clone())
+    }
+
+    /// How often windows were changed until now.
+    pub fn changes(&self, now: u64) -> u64 {
+        let changes = self.sites.iter().flat_map(|site| &site.windows[1..]);
+        changes.filter(|(from, _)| *from <= now).count() as u64
+    }
+
+    /// Whether something holds a member that may last until the end of its days.
+    pub fn may_be_held(&self, member: u32, now: u64) -> bool {
+        let site = &self.sites[member as usize];
+        let spells = [&site.busy, &site.off, &site.unreachable, &site.claimed, &site.not_in_region];
+        // It is looked at again only now and then.
+        spells.into_iter().any(|spell| !spell.is_empty() && now < spell.end.saturating_add(now / 4))
     }
 
     fn site(&mut self, member: u32, now: u64) -> &mut Site {
@@ -77,9 +146,11 @@ impl Cloud {
     /// How long the answer to a piece of work takes.
     pub fn delay(&mut self, work: &Work, now: u64) -> u64 {
         match work {
+            Work::ReadWindows if self.random.chance(5) => self.random.range(1, 9000),
             Work::ResolveTarget | Work::ReadWindows => self.random.range(1, 100),
+            Work::Send(_) if self.random.chance(3) => self.random.range(1, 40_000),
             Work::Look(_) | Work::Send(_) => self.random.range(1, 30),
-            Work::Probe(_) => self.random.range(60, 7200),
+            Work::Probe(_) => self.random.range(60, 7200.max(now / 8)),
             Work::Follow(ticket) => {
                 let until =
                     self.sites[ticket.member as usize].operation.as_ref().map_or(now, |operation| operation.until);
@@ -93,13 +164,9 @@ impl Cloud {
         let current = |ticket: &Ticket| run.member(ticket.member).turn == ticket.turn;
         Ok(match work {
             Work::ResolveTarget => Some(Input::TargetResolved(TARGET)),
-            Work::ReadWindows => {
-                let mut windows = Windows::default();
-                run.windows_to_read().into_iter().for_each(|member| windows.add(member, None));
-                Some(Input::WindowsSeen(windows))
-            }
+            Work::ReadWindows => Some(Input::WindowsSeen(self.read(&run.windows_to_read(), now))),
             Work::Look(ticket) | Work::Probe(ticket) => Some(self.look(*ticket, now)),
-            Work::Send(ticket) if current(ticket) => Some(self.send(run, *ticket, now)?),
+            Work::Send(ticket) if current(ticket) => Some(self.send(run, *ticket, now, at)?),
             Work::Send(ticket) => Some(Input::Accepted { ticket: *ticket, operation: "late".into(), adopted: true }),
             Work::Follow(ticket) if current(ticket) => self.follow(run, *ticket, now, at)?,
             Work::Follow(ticket) if now.is_multiple_of(2) => Some(Input::StepSucceeded(*ticket)),
@@ -107,8 +174,27 @@ impl Cloud {
         })
     }
 
+    /// Reads windows, or the first of them; what cannot be read is taken for none.
+    fn read(&mut self, members: &[u32], now: u64) -> Windows {
+        let parts = members.len() > 1 && self.random.chance(25);
+        let count = if parts { self.random.range(1, members.len() as u64 - 1) as usize } else { members.len() };
+        self.met.read_in_parts += u64::from(parts);
+        let mut windows = Windows { more: parts, ..Windows::default() };
+        for member in &members[..count] {
+            let window = self.window(*member, now);
+            let fails = window.is_some() && self.random.chance(5);
+            self.met.reads_failed += u64::from(fails);
+            windows.add(*member, window.filter(|_| !fails));
+        }
+        windows
+    }
+
     fn look(&mut self, ticket: Ticket, now: u64) -> Input {
+        let window = self.window(ticket.member, now);
         let site = self.site(ticket.member, now);
+        if site.unfit == Some(Unfit::Known) {
+            return Input::Unfit(ticket, "it is of another kind".into());
+        }
         let hold = match () {
             () if site.unreachable.contains(&now) => Some(Hold::Unreachable(format!("no answer at {}", now / 9000))),
             () => None,
@@ -117,7 +203,7 @@ impl Cloud {
             cluster: site.seen(now),
             offer: Some(if site.not_in_region.contains(&now) { Offer::NotYet } else { Offer::Yes }),
             claimed_by: site.claimed.contains(&now).then(|| "fleet/other".into()),
-            window: None,
+            window,
         };
         match hold {
             Some(hold) => {
@@ -128,7 +214,7 @@ impl Cloud {
         }
     }
 
-    fn send(&mut self, run: &Run, ticket: Ticket, now: u64) -> Result<Input, String> {
+    fn send(&mut self, run: &Run, ticket: Ticket, now: u64, at: Timestamp) -> Result<Input, String> {
         let state = run.member(ticket.member);
         let MemberPhase::Intended(pledge) = &state.phase else {
             return Err(format!("a send for a member that is {:?}", state.phase));
@@ -140,6 +226,11 @@ impl Cloud {
             let operation = format!("{}/{number}", ticket.member);
             self.met.adopted += 1;
             return Ok(Input::Accepted { ticket, operation, adopted: true });
+        }
+        // What was not sent before the window closed is not sent any more; what is under way was adopted above.
+        if pledge.not_after.is_some_and(|end| end <= at) {
+            self.met.too_late += 1;
+            return Ok(Input::NotAccepted(ticket));
         }
         if site.operation.is_some() {
             return Err(format!("member {}: a second operation at once", ticket.member));
@@ -199,8 +290,29 @@ impl Cloud {
     }
 }
 
+/// A window or none, and what somebody makes of it later.
+fn random_windows(weather: Weather, count: usize, random: &mut Random) -> Vec<(u64, Option<usize>)> {
+    if weather != Weather::Windows {
+        return vec![(0, None)];
+    }
+    let pick = |random: &mut Random| random.chance(75).then(|| random.below(count as u64) as usize);
+    let mut windows = vec![(0, pick(random))];
+    let mut from = 0;
+    while random.chance(20) {
+        from += random.below(400_000);
+        windows.push((from, pick(random)));
+    }
+    windows
+}
+
 impl Site {
-    fn random(calm: bool, random: &mut Random) -> Self {
+    /// The window that the cluster has.
+    fn window(&self, now: u64) -> Option<usize> {
+        self.windows.iter().rev().find(|(from, _)| *from <= now).and_then(|(_, window)| *window)
+    }
+
+    fn random(weather: Weather, random: &mut Random) -> Self {
+        let calm = weather == Weather::Calm;
         let ahead = random.chance(15);
         let pools = random.range(0, 3);
         let version = if ahead || random.chance(10) { TARGET } else { OLD };
@@ -232,7 +344,8 @@ impl Site {
                 return 0..0;
             }
             let from = random.below(20_000);
-            from..from + random.below(longest)
+            // A few never come back.
+            from..if random.chance(2) { u64::MAX } else { from + random.below(longest) }
         };
         Self {
             cluster,
@@ -247,6 +360,13 @@ impl Site {
             refusals: if calm { 0 } else { random.below(16).saturating_sub(13) as u32 },
             failures: if calm { 0 } else { random.below(12).saturating_sub(8) as u32 },
             passing: if calm { 0 } else { random.below(40) },
+            windows: vec![(0, None)],
+            unfit: match random.below(50) {
+                _ if calm => None,
+                0 => Some(Unfit::Seen),
+                1 => Some(Unfit::Known),
+                _ => None,
+            },
         }
     }
 
@@ -327,6 +447,7 @@ impl Site {
             cluster.provisioning = Provisioning::Busy("Updating".into());
         }
         cluster.running = self.operation.is_some() || !self.off.contains(&now);
+        cluster.provisions_nodes = self.unfit == Some(Unfit::Seen);
         cluster
     }
 }

@@ -5,11 +5,18 @@
 
 mod check;
 mod cloud;
+mod gates;
+mod plans;
 mod random;
 mod rejects;
+mod rest;
+mod shut;
+mod tally;
+mod view;
 mod world;
 
-use world::{Tally, World};
+use tally::Tally;
+use world::World;
 
 /// Lives in an ordinary test.
 const SEEDS: u64 = 100;

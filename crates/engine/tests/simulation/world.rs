@@ -2,152 +2,37 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    rc::Rc,
     sync::Arc,
 };
 
 use flotta_engine::{
     Event, Input, Plan, Run, Work,
-    run::{Outcome, RunPhase, RunSnapshot, SkipTarget, State, Ticket},
-};
-use flotta_model::{
-    GateConfig, GateKind, Goal, Group, Labels, Member, Name, Stage, Strategy, UpgradeType, VersionTarget,
+    run::{Decision, Outcome, Part, Refusal, RunPhase, RunSnapshot, SkipTarget, State, Ticket, Why},
 };
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    check::{AFTER_EACH_EVENT, AT_REST, Outlook, View},
-    cloud::{Cloud, Met, TARGET},
+    check::AFTER_EACH_EVENT,
+    cloud::{Cloud, Met, Weather},
+    plans::{PEOPLE, random_begin, random_plan, random_windows},
     random::Random,
+    rest::{AT_REST, Outlook},
+    tally::Tally,
+    view::View,
 };
-
-/// What happened, for the summary and to know that each was met.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    pub runs: u64,
-    pub events: u64,
-    pub stops: u64,
-    pub skips: u64,
-    pub retries: u64,
-    pub failures: u64,
-    pub crashes: u64,
-    pub lost_commits: u64,
-    pub holds: u64,
-    pub worn_out: u64,
-    pub put_back: u64,
-    pub between_steps: u64,
-    pub fail_fasts: u64,
-    pub failed_groups: u64,
-    pub waits: u64,
-    pub left_the_fleet: u64,
-    pub stale: u64,
-    pub adopted: u64,
-    pub not_taken: u64,
-    pub refused: u64,
-    pub completed_runs: u64,
-    pub failed_runs: u64,
-    pub skipped_runs: u64,
-    pub gated_runs: u64,
-}
-
-impl Tally {
-    pub fn add(&mut self, other: &Self) {
-        for (sum, (_, more)) in self.fields_mut().into_iter().zip(other.fields()) {
-            *sum += more;
-        }
-    }
-
-    pub fn fields(&self) -> Vec<(&'static str, u64)> {
-        vec![
-            ("runs", self.runs),
-            ("events", self.events),
-            ("stops", self.stops),
-            ("skips", self.skips),
-            ("retries", self.retries),
-            ("failures", self.failures),
-            ("crashes", self.crashes),
-            ("lost commits", self.lost_commits),
-            ("holds", self.holds),
-            ("worn out", self.worn_out),
-            ("put back", self.put_back),
-            ("stopped between steps", self.between_steps),
-            ("fail-fasts", self.fail_fasts),
-            ("failed groups", self.failed_groups),
-            ("waits", self.waits),
-            ("left the fleet", self.left_the_fleet),
-            ("stale answers", self.stale),
-            ("adopted", self.adopted),
-            ("not taken", self.not_taken),
-            ("refused", self.refused),
-            ("completed runs", self.completed_runs),
-            ("failed runs", self.failed_runs),
-            ("skipped runs", self.skipped_runs),
-            ("runs left at a gate", self.gated_runs),
-        ]
-    }
-
-    fn fields_mut(&mut self) -> Vec<&mut u64> {
-        vec![
-            &mut self.runs,
-            &mut self.events,
-            &mut self.stops,
-            &mut self.skips,
-            &mut self.retries,
-            &mut self.failures,
-            &mut self.crashes,
-            &mut self.lost_commits,
-            &mut self.holds,
-            &mut self.worn_out,
-            &mut self.put_back,
-            &mut self.between_steps,
-            &mut self.fail_fasts,
-            &mut self.failed_groups,
-            &mut self.waits,
-            &mut self.left_the_fleet,
-            &mut self.stale,
-            &mut self.adopted,
-            &mut self.not_taken,
-            &mut self.refused,
-            &mut self.completed_runs,
-            &mut self.failed_runs,
-            &mut self.skipped_runs,
-            &mut self.gated_runs,
-        ]
-    }
-
-    fn count(&mut self, event: &Event, before: &View) {
-        self.events += 1;
-        match event {
-            Event::StopAsked => self.stops += 1,
-            Event::Skipped(targets) => self.skips += targets.len() as u64,
-            Event::Resumed => self.retries += u64::from(before.counts.failed),
-            Event::MemberEnded { outcome: Outcome::Failed, message, .. } => {
-                self.failures += 1;
-                self.worn_out += u64::from(message.as_ref().is_some_and(|text| text.contains("; waited ")));
-            }
-            Event::MemberEnded { message: Some(text), .. } if text.contains("left the fleet") => {
-                self.left_the_fleet += 1;
-            }
-            Event::MemberHeld(_, hold) => {
-                self.holds += 1;
-                self.between_steps += u64::from(hold.code() == "StoppedBetweenSteps");
-            }
-            Event::MemberReleased(member) => {
-                self.put_back += u64::from(before.members[*member as usize].state == State::Running);
-            }
-            Event::FailedFast { .. } => self.fail_fasts += 1,
-            Event::GroupEnded(_, Outcome::Failed) => self.failed_groups += 1,
-            Event::WaitStarted { .. } => self.waits += 1,
-            Event::RunEnded(Outcome::Completed) => self.completed_runs += 1,
-            Event::RunEnded(Outcome::Failed) => self.failed_runs += 1,
-            Event::RunEnded(Outcome::Skipped) => self.skipped_runs += 1,
-            _ => {}
-        }
-    }
-}
 
 /// Something that is going to happen.
 enum Coming {
-    Answer { work: Work, generation: u64 },
+    Answer {
+        work: Work,
+        generation: u64,
+    },
+    /// What was read a while ago.
+    Late {
+        input: Input,
+        generation: u64,
+    },
     Command(Command),
     Wake,
 }
@@ -159,7 +44,20 @@ enum Command {
     Skip,
     Leave,
     Crash,
+    /// Time goes by and nothing happens, as when a machine sleeps.
+    Leap,
+    /// Somebody decides on a gate.
+    Decide {
+        gate: u32,
+        decision: Decision,
+        by: usize,
+    },
+    /// Somebody decides on any gate.
+    Meddle,
 }
+
+/// Seconds that a run is lived for, after each start by hand.
+const HORIZON: u64 = 35 * 24 * 3600;
 
 pub struct World {
     plan: Arc<Plan>,
@@ -175,6 +73,8 @@ pub struct World {
     /// Grows with each crash.
     generation: u64,
     asked: BTreeSet<(u64, Option<Ticket>)>,
+    /// How often the run was started again so that it ends.
+    restarts: u32,
     tally: Tally,
 }
 
@@ -182,8 +82,11 @@ impl World {
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let plan = Arc::new(random_plan(&mut random));
-        let calm = random.chance(10);
-        let cloud = Cloud::new(plan.members.len(), calm, Random::new(seed ^ 0xC10D));
+        let weather = *random.pick(&[Weather::Windows, Weather::Windows, Weather::Rough]);
+        let weather = if random.chance(10) { Weather::Calm } else { weather };
+        let begin = random_begin(&mut random);
+        let windows = random_windows(begin, &mut random);
+        let cloud = Cloud::new(plan.members.len(), weather, windows, Random::new(seed ^ 0xC10D));
         let mut world = Self {
             run: Run::new(Arc::clone(&plan)),
             plan,
@@ -192,22 +95,29 @@ impl World {
             cloud,
             random,
             now: 0,
-            begin: "2026-01-01T00:00:00Z".parse().expect("time"),
+            begin,
             queue: BTreeMap::new(),
             serial: 0,
             generation: 0,
             asked: BTreeSet::new(),
+            restarts: 0,
             tally: Tally::default(),
         };
         let start = world.random.below(100);
         world.come(start, Coming::Command(Command::Start));
-        for _ in 0..world.random.below(9) {
-            let at = world.random.below(30_000);
-            let command =
-                *world.random.pick(&[Command::Start, Command::Stop, Command::Skip, Command::Leave, Command::Crash]);
-            world.come(at, Coming::Command(command));
-        }
+        world.random_commands();
         world
+    }
+
+    /// Most in the first hours, when most is going on.
+    fn random_commands(&mut self) {
+        use Command::{Crash, Leap, Leave, Meddle, Skip, Start, Stop};
+        for _ in 0..self.random.below(12) {
+            let most = *self.random.pick(&[30_000, 30_000, 900_000]);
+            let at = self.random.below(most);
+            let command = *self.random.pick(&[Start, Start, Stop, Skip, Leave, Crash, Leap, Meddle]);
+            self.come(at, Coming::Command(command));
+        }
     }
 
     fn at(&self) -> Timestamp {
@@ -219,49 +129,104 @@ impl World {
         self.queue.insert((at, self.serial), what);
     }
 
-    /// Lives until nothing comes any more.
+    /// Lives until nothing comes any more, or for as long as a run is lived for.
     pub fn live(mut self) -> Result<Tally, String> {
         for restarts in 0.. {
-            while let Some(((at, _), coming)) = self.queue.pop_first() {
-                if self.journal.len() > 200_000 {
-                    return Err("the run goes on forever".into());
-                }
-                self.now = self.now.max(at);
-                self.happen(coming)?;
-                self.ask();
-            }
+            self.restarts = restarts;
+            self.play()?;
             match self.run.phase() {
-                RunPhase::Ended(Outcome::Completed | Outcome::Skipped) => break,
-                RunPhase::Going => break,
-                _ if restarts > 30 => return Err(format!("still {:?} after {restarts} starts", self.run.phase())),
+                RunPhase::Ended(Outcome::Completed | Outcome::Skipped) | RunPhase::Going => break,
+                _ if restarts > 40 => return Err(format!("still {:?} after {restarts} starts", self.run.phase())),
                 _ if restarts > 4 => (0..self.plan.members.len() as u32).for_each(|member| self.cloud.calm(member)),
                 _ => {}
             }
             self.now += 1;
+            if restarts > 8 {
+                self.skip_what_failed()?;
+            }
             self.step(&Input::Start)?;
             self.ask();
         }
         self.end()
     }
 
+    fn play(&mut self) -> Result<(), String> {
+        let horizon = self.now + HORIZON;
+        while let Some(((at, _), coming)) = self.queue.pop_first() {
+            if self.journal.len() > 200_000 {
+                return Err("the run goes on forever".into());
+            }
+            if at > horizon && self.run.counts().running == 0 {
+                self.come(at, coming);
+                return Ok(());
+            }
+            self.now = self.now.max(at);
+            // Nothing but the clock is waited for: it may as well leap.
+            let wakes = |coming: &Coming| matches!(coming, Coming::Wake);
+            let alone = wakes(&coming) && self.queue.values().all(wakes);
+            if alone && self.random.chance(40) {
+                self.leap();
+            }
+            self.happen(coming)?;
+            self.ask();
+        }
+        Ok(())
+    }
+
+    fn leap(&mut self) {
+        self.tally.leaps += 1;
+        let most = *self.random.pick(&[7200, 150_000, 800_000]);
+        self.now += self.random.range(1, most);
+    }
+
+    /// What fails for good, such as a group below its floor, is left out.
+    fn skip_what_failed(&mut self) -> Result<(), String> {
+        let groups = self.plan.groups.iter().zip(0..).filter(|(_, at)| self.run.group_state(*at) == State::Failed);
+        let groups = groups.map(|(group, _)| SkipTarget::Group(group.name.clone()));
+        let stages = self.plan.stages.iter().zip(0..).filter(|(_, at)| self.run.stage_state(*at) == State::Failed);
+        let stages = stages.map(|(stage, _)| SkipTarget::Stage(stage.name.clone()));
+        let targets: Vec<SkipTarget> = groups.chain(stages).collect();
+        if targets.is_empty() { Ok(()) } else { self.step(&Input::Skip(targets)) }
+    }
+
     fn happen(&mut self, coming: Coming) -> Result<(), String> {
         match coming {
             Coming::Answer { work, generation } => self.answer(&work, generation),
+            Coming::Late { input, generation } => {
+                if generation != self.generation {
+                    return Ok(());
+                }
+                self.asked.remove(&(generation, ticket(&Work::ReadWindows)));
+                self.step(&input)
+            }
             Coming::Command(command) => self.command(command),
-            Coming::Wake => self.step(&Input::Tick),
+            Coming::Wake => {
+                let due = self.run.next_wake() == Some(self.at());
+                let (before, generation) = (self.journal.len(), self.generation);
+                self.step(&Input::Tick)?;
+                match due && self.journal.len() == before && self.generation == generation {
+                    true => Err(format!("woken at {} for nothing", self.at())),
+                    false => Ok(()),
+                }
+            }
         }
     }
 
     fn answer(&mut self, work: &Work, generation: u64) -> Result<(), String> {
         let lost = generation != self.generation && self.random.chance(50);
-        if generation == self.generation {
-            self.asked.remove(&(generation, ticket(work)));
-        }
         if let Some(ticket) = ticket(work).filter(|ticket| ticket.turn < u32::MAX) {
             self.tally.stale += u64::from(self.run.member(ticket.member).turn != ticket.turn);
         }
         // What is sent arrives, even if whoever sent it is gone and the answer is lost.
         let answer = self.cloud.answer(&self.run, work, self.now, self.at())?;
+        if let (Work::ReadWindows, Some(input), true) = (work, &answer, self.random.chance(10)) {
+            let at = self.now + self.random.range(1, 7200);
+            self.come(at, Coming::Late { input: input.clone(), generation });
+            return Ok(());
+        }
+        if generation == self.generation {
+            self.asked.remove(&(generation, ticket(work)));
+        }
         match answer {
             Some(input) if !lost => self.step(&input),
             _ => Ok(()),
@@ -281,6 +246,45 @@ impl World {
                 self.step(&Input::MemberLeft(member))
             }
             Command::Crash => self.crash(),
+            Command::Leap => {
+                self.leap();
+                Ok(())
+            }
+            Command::Decide { gate, decision, by } => self.decide(gate, decision, by),
+            Command::Meddle => {
+                let gate = self.random.below(u64::from(self.run.gate_count()) + 1) as u32;
+                let by = self.random.below(PEOPLE.len() as u64) as usize;
+                let decision = *self.random.pick(&[Decision::Approve, Decision::Reject]);
+                self.decide(gate, decision, by)
+            }
+        }
+    }
+
+    fn decide(&mut self, gate: u32, decision: Decision, by: usize) -> Result<(), String> {
+        self.step(&Input::Gate { gate, decision, by: PEOPLE[by].into(), comment: None })
+    }
+
+    /// Somebody is asked to decide on a gate: most people do, in their own time; some may not, or do so twice.
+    fn ask_people(&mut self, gate: u32) {
+        let config = self.run.gate_config(gate);
+        let (needed, timed) = (u64::from(config.policy.approvers), config.policy != Default::default());
+        let in_earnest = self.restarts > 4;
+        if in_earnest {
+            for by in 1..PEOPLE.len() {
+                let at = self.now + self.random.range(1, 50);
+                self.come(at, Coming::Command(Command::Decide { gate, decision: Decision::Approve, by }));
+            }
+            return;
+        }
+        if self.random.chance(if timed { 20 } else { 10 }) {
+            return;
+        }
+        let most = *self.random.pick(&[600, 40_000, 40_000, 900_000]);
+        for _ in 0..needed + self.random.below(4) {
+            let by = self.random.below(PEOPLE.len() as u64) as usize;
+            let decision = if self.random.chance(12) { Decision::Reject } else { Decision::Approve };
+            let at = self.now + self.random.range(1, most);
+            self.come(at, Coming::Command(Command::Decide { gate, decision, by }));
         }
     }
 
@@ -298,13 +302,23 @@ impl World {
         (0..count).map(target).collect()
     }
 
+    fn view(&mut self, run: &Run) -> View {
+        let at = self.at();
+        View::of(run, at, &Rc::new(self.cloud.outside(self.now, at)))
+    }
+
     /// One input; every event of its outcome is held to the invariants. Sometimes the commit is lost.
     fn step(&mut self, input: &Input) -> Result<(), String> {
         let at = self.at();
         let mut shadow = self.run.clone();
         let stale = answers(input).is_some_and(|ticket| self.run.member(ticket.member).turn != ticket.turn);
-        let Ok(events) = self.run.step(input, at) else {
-            return if shadow == self.run { Ok(()) } else { Err(format!("{input:?} was refused and changed the run")) };
+        let events = match self.run.step(input, at) {
+            Ok(events) => events,
+            Err(_) if shadow != self.run => return Err(format!("{input:?} was refused and changed the run")),
+            Err(refusal) => {
+                self.tally.gate_refusals += u64::from(matches!(refusal, Refusal::Gate { .. }));
+                return Ok(());
+            }
         };
         if stale && events != shadow.clone().step(&Input::Tick, at).unwrap_or_default() {
             return Err(format!("an answer that is stale did something: {input:?} led to {events:?}"));
@@ -314,29 +328,44 @@ impl World {
             self.run = shadow;
             return self.crash();
         }
-        let mut before = View::of(&shadow);
+        let mut before = self.view(&shadow);
         for event in events {
             shadow.apply(&event, at);
-            let view = View::of(&shadow);
+            let view = View::of(&shadow, at, &before.outside);
             for (name, invariant) in AFTER_EACH_EVENT {
                 invariant(&self.plan, &before, &event, &view)
-                    .map_err(|broken| format!("{name}: {broken}\n  by {event:?}\n  of {input:?}"))?;
+                    .map_err(|broken| format!("{name}: {broken}\n  by {event:?}\n  of {input:?} at {at}"))?;
             }
-            self.tally.count(&event, &before);
+            self.tally.count(&self.plan, &event, &before, &view);
+            self.react(&event);
             self.journal.push((at, event));
             before = view;
         }
         if shadow != self.run {
             return Err(format!("the fold of the events is not what step left, after {input:?}"));
         }
-        let rest = Outlook::of(&self.run, at);
+        let ask_from = self.random.chance(20).then(|| self.random.below(before.members.len() as u64) as usize);
+        let rest = Outlook::of(&self.run, before, ask_from);
         for (name, invariant) in AT_REST {
-            invariant(&self.plan, &rest).map_err(|broken| format!("{name}: {broken}\n  after {input:?}"))?;
+            invariant(&self.plan, &rest).map_err(|broken| format!("{name}: {broken}\n  after {input:?} at {at}"))?;
         }
         if self.random.below(50) == 0 {
             self.snapshot = Some((self.journal.len(), self.run.snapshot()));
         }
         Ok(())
+    }
+
+    /// What people do because of an event.
+    fn react(&mut self, event: &Event) {
+        match event {
+            Event::GateReached { gate, .. } => self.ask_people(*gate),
+            Event::Resumed => {
+                let pending = |gate: &u32| self.run.gate(*gate).state() == State::Pending;
+                let gates: Vec<u32> = (0..self.run.gate_count()).filter(pending).collect();
+                gates.into_iter().for_each(|gate| self.ask_people(gate));
+            }
+            _ => {}
+        }
     }
 
     /// The owner of the run is gone; another folds it again, from the journal or a snapshot and the rest of it.
@@ -379,25 +408,56 @@ impl World {
     }
 
     fn end(mut self) -> Result<Tally, String> {
-        let stages = self.plan.stages.iter().map(|stage| stage.before_gates.len() + stage.after_gates.len());
-        let groups = self.plan.groups.iter().map(|group| group.before_gates.len() + group.after_gates.len());
-        let gated = stages.chain(groups).any(|gates| gates > 0);
-        self.tally.gated_runs += u64::from(self.run.phase() == RunPhase::Going);
-        if self.run.phase() == RunPhase::Going && !gated {
-            return Err("nothing comes any more and the run has not ended".into());
+        if self.run.phase() == RunPhase::Going {
+            self.explain()?;
         }
         for member in 0..self.plan.members.len() as u32 {
-            let completed = self.run.member_state(member) == State::Completed;
+            let done = self.run.member_state(member) == State::Completed || self.run.member(member).there;
             let with_version = self.plan.goal.version().is_some();
-            if completed && !self.cloud.there(member, self.now, with_version) {
-                return Err(format!("member {member} is Completed and its cluster is not there"));
+            if done && !self.cloud.there(member, self.now, with_version) {
+                return Err(format!("member {member} is done and its cluster is not there"));
             }
         }
         self.crash()?;
-        let Met { adopted, not_taken, refused, .. } = self.cloud.met;
+        let Met { adopted, not_taken, refused, too_late, read_in_parts, reads_failed, .. } = self.cloud.met;
         (self.tally.adopted, self.tally.not_taken, self.tally.refused) = (adopted, not_taken, refused);
+        self.tally.too_late = too_late;
+        (self.tally.read_in_parts, self.tally.reads_failed) = (read_in_parts, reads_failed);
+        self.tally.windows_changed = self.cloud.changes(self.now);
         self.tally.runs = 1;
         Ok(self.tally)
+    }
+
+    /// A run that still goes on says what it waits for, and that really is so.
+    fn explain(&mut self) -> Result<(), String> {
+        let at = self.at();
+        let run = self.run.clone();
+        let view = self.view(&run);
+        let reasons = self.run.waiting_on(Part::Run, at);
+        let mut explained = false;
+        for reason in &reasons {
+            explained |= match &reason.why {
+                Why::Gate { .. } => {
+                    self.tally.left_at_gate += 1;
+                    view.gates.iter().any(|gate| gate.state == State::Pending)
+                }
+                Why::Window => {
+                    self.tally.left_at_window += 1;
+                    view.members.iter().any(|member| member.shut && view.stand(member).is_some_and(|stand| !stand.open))
+                }
+                Why::Held(_) => {
+                    self.tally.left_held += 1;
+                    let held = |member: &u32| self.run.member(*member).held().is_some();
+                    let mut held = (0..self.plan.members.len() as u32).filter(held);
+                    held.all(|member| self.cloud.may_be_held(member, self.now))
+                }
+                _ => false,
+            };
+        }
+        match explained {
+            true => Ok(()),
+            false => Err(format!("the run still goes on at {at}, and all it says is {reasons:?}")),
+        }
     }
 }
 
@@ -421,92 +481,5 @@ fn answers(input: &Input) -> Option<Ticket> {
         | Input::StepSucceeded(ticket)
         | Input::StepFailed(ticket, _) => Some(*ticket),
         _ => None,
-    }
-}
-
-fn name(text: String) -> Name {
-    text.parse().expect("name")
-}
-
-/// Mostly small, sometimes some hundreds of members; limits as counts, as percentages, or none.
-fn random_plan(random: &mut Random) -> Plan {
-    let goal = match random.below(4) {
-        0 => Goal::new(UpgradeType::NodeImageOnly, None, None),
-        1 => Goal::new(UpgradeType::Full, Some(VersionTarget::Minor { major: 1, minor: 33 }), None),
-        _ => Goal::new(UpgradeType::Full, Some(TARGET.into()), None),
-    };
-    let goal = goal.expect("goal");
-    let most = *random.pick(&[2, 2, 4, 4, 4, 8, 8, 8, 8, 20, 20, 60]);
-    let mut members = Vec::new();
-    if random.chance(5) {
-        (0..random.below(6)).for_each(|_| members.push(random_member(members.len(), None)));
-        return Plan::resolve(goal, None, &members).expect("plan");
-    }
-    let gates = if random.chance(15) { 20 } else { 0 };
-    let mut stages = Vec::new();
-    for at in 0..random.range(1, 4) {
-        let mut stage = Stage::new(name(format!("s{at}")), Vec::new());
-        stage.max_concurrency = concurrency(random);
-        stage.max_allowed_failures = failures(random);
-        stage.after_wait_seconds = if random.chance(40) { random.below(9000) as u32 } else { 0 };
-        (stage.before_gates, stage.after_gates) = (gate(gates / 2, random), gate(gates / 2, random));
-        let groups = random.range(0, 4);
-        for group in 0..groups {
-            let mut group = random_group(name(format!("s{at}-g{group}")), random);
-            (group.before_gates, group.after_gates) = (gate(gates, random), gate(gates, random));
-            (0..random.below(most)).for_each(|_| members.push(random_member(members.len(), Some(&group.name))));
-            stage.groups.push(group);
-        }
-        if groups == 0 {
-            stage.selector = Some(format!("stage={at}").parse().expect("selector"));
-            for _ in 0..random.below(most) {
-                let mut member = random_member(members.len(), None);
-                member.labels.insert("stage".into(), at.to_string());
-                members.push(member);
-            }
-        }
-        stages.push(stage);
-    }
-    Plan::resolve(goal, Some(&Strategy::new(stages).expect("strategy")), &members).expect("plan")
-}
-
-fn random_group(name: Name, random: &mut Random) -> Group {
-    let mut group = Group::new(name);
-    group.max_concurrency = concurrency(random);
-    group.max_allowed_failures = failures(random);
-    group
-}
-
-fn gate(percent: u64, random: &mut Random) -> Vec<GateConfig> {
-    let gate = GateConfig::new(GateKind::Approval);
-    if random.chance(percent) { vec![gate] } else { Vec::new() }
-}
-
-fn concurrency(random: &mut Random) -> Option<flotta_model::Concurrency> {
-    let text = match random.below(4) {
-        0 => return None,
-        1 => format!("{}%", random.range(1, 100)),
-        _ => random.range(1, 9).to_string(),
-    };
-    Some(text.parse().expect("concurrency"))
-}
-
-fn failures(random: &mut Random) -> Option<flotta_model::FailureLimit> {
-    let text = match random.below(4) {
-        0 | 1 => return None,
-        2 => format!("{}%", random.range(0, 60)),
-        _ => random.range(0, 5).to_string(),
-    };
-    Some(text.parse().expect("failure limit"))
-}
-
-fn random_member(at: usize, group: Option<&Name>) -> Member {
-    let cluster =
-        format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/m{at}");
-    Member {
-        name: name(format!("m{at}")),
-        cluster: cluster.parse().expect("cluster"),
-        group: group.cloned(),
-        labels: Labels::new(),
     }
 }
