@@ -129,6 +129,8 @@ pub enum Trouble {
         detail: String,
         /// The pause the provider asked for, in domain time.
         after: Option<Duration>,
+        /// What holds the cluster if this does not pass soon.
+        lasting: Hold,
     },
     /// It is not known whether the call was accepted. Only [`ClusterDriver::start`] says this.
     #[error("it is not known whether the call was accepted: {0}")]

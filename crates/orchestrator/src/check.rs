@@ -153,14 +153,15 @@ impl Checkup<'_> {
     async fn sight(&self, driver: &dyn ClusterDriver, cluster: &ClusterId) -> Looked {
         let mut tries = 1;
         loop {
-            let detail = match effects::sight(driver, cluster, &self.plan.goal, self.version, false).await {
+            let lasting = match effects::sight(driver, cluster, &self.plan.goal, self.version, false).await {
                 Ok(sighting) => return Looked::Seen(Box::new(sighting)),
                 Err(Trouble::Wait(hold)) => return Looked::Held(hold),
                 Err(Trouble::Permanent(fault)) => return Looked::Refused(fault),
-                Err(Trouble::Retry { detail, .. } | Trouble::Unknown(detail)) => detail,
+                Err(Trouble::Retry { lasting, .. }) => lasting,
+                Err(Trouble::Unknown(detail)) => Hold::Unreachable(detail),
             };
             if tries >= TRIES {
-                return Looked::Held(Hold::Unreachable(detail));
+                return Looked::Held(lasting);
             }
             self.shared.clock.pause(PAUSE).await;
             tries += 1;

@@ -47,7 +47,7 @@ pub struct Context {
     observe: mpsc::Sender<Observation>,
 }
 
-/// Looks that fail for a passing reason before the member is held as unreachable.
+/// Looks that fail for a passing reason before the member gives its slot back: unreachable, or throttled.
 const LOOKS: u32 = 6;
 /// The longest pause between tries (domain time).
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
@@ -171,7 +171,7 @@ async fn look_until_known(context: &Context, ticket: Ticket, machines: bool) -> 
             return held(Hold::Claimed { by });
         }
         let at = context.shared.clock.now();
-        let (detail, after) = match context.sight(ticket, &**driver, machines).await {
+        let (lasting, after) = match context.sight(ticket, &**driver, machines).await {
             Ok(mut sighting) => {
                 let shut = sighting.window.as_ref().is_some_and(|window| !window.is_open(at));
                 let step = context.first_step(&sighting).filter(|_| !shut);
@@ -193,11 +193,11 @@ async fn look_until_known(context: &Context, ticket: Ticket, machines: bool) -> 
             }
             Err(Trouble::Wait(hold)) => return held(hold),
             Err(Trouble::Permanent(fault)) => return Input::StepFailed(ticket, fault).into(),
-            Err(Trouble::Retry { detail, after }) => (detail, after),
-            Err(Trouble::Unknown(detail)) => (detail, None),
+            Err(Trouble::Retry { lasting, after, .. }) => (lasting, after),
+            Err(Trouble::Unknown(detail)) => (Hold::Unreachable(detail), None),
         };
         if failures >= LOOKS {
-            return held(Hold::Unreachable(detail));
+            return held(lasting);
         }
         context.pause(backoff(failures, after)).await;
         failures += 1;
@@ -317,7 +317,7 @@ pub fn send(context: &Context, ticket: Ticket, mut intent: Intent) -> Running {
                         context.pause(backoff(unknown, None)).await;
                         unknown += 1;
                     }
-                    Err(Trouble::Retry { after, detail }) => {
+                    Err(Trouble::Retry { after, detail, .. }) => {
                         tracing::debug!(cluster = %intent.cluster, detail, "a step was not accepted");
                         let pause = Some(backoff(2, after));
                         break Observation { pause, ..Input::NotAccepted(ticket).into() };

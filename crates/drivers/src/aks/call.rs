@@ -249,5 +249,7 @@ impl Caller {
 }
 
 pub(super) fn retry(detail: impl Into<String>, after: Option<Duration>) -> Trouble {
-    Trouble::Retry { detail: detail.into(), after }
+    let detail = detail.into();
+    let lasting = Hold::Unreachable(detail.clone());
+    Trouble::Retry { detail, after, lasting }
 }

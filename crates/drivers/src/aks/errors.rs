@@ -52,6 +52,8 @@ pub(super) struct Answer {
 pub(super) enum Meaning {
     /// Passing.
     Passing,
+    /// Passing: too many calls.
+    Throttled,
     /// What was sent rests on something that has changed.
     Stale,
     /// Something else is going on on the cluster: the provider's word for it.
@@ -105,7 +107,8 @@ impl Answer {
             _ => {}
         }
         match self.status {
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Meaning::Passing,
+            StatusCode::TOO_MANY_REQUESTS => Meaning::Throttled,
+            StatusCode::REQUEST_TIMEOUT => Meaning::Passing,
             status if status.is_server_error() => Meaning::Passing,
             _ if PERMANENT.iter().any(|code| self.code.eq_ignore_ascii_case(code)) => Meaning::Permanent,
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Meaning::Credentials,
@@ -132,6 +135,7 @@ impl Answer {
     /// The same, of a request that was about a pool.
     pub fn trouble_in(&self, pool: Option<&str>) -> Trouble {
         match self.meaning() {
+            Meaning::Throttled => Trouble::Retry { detail: self.text(), after: self.after, lasting: Hold::Throttled },
             Meaning::Passing | Meaning::Stale => retry(self.text(), self.after),
             Meaning::Busy(word) => Trouble::Wait(Hold::OtherOperation(word)),
             Meaning::Stopped => Trouble::Wait(Hold::ClusterStopped),
@@ -267,8 +271,8 @@ mod tests {
         check(409, "AKSOperationPreemptedByDelete", "m", Stale);
         check(409, "EtagMismatch", "Another operation is in progress.", Stale);
         check(412, "PreconditionFailed", "m", Stale);
-        check(429, "Throttled", "m", Passing);
-        check(429, "TooManyRequests", "m", Passing);
+        check(429, "Throttled", "m", Throttled);
+        check(429, "TooManyRequests", "m", Throttled);
         check(500, "InternalOperationError", "m", Passing);
         check(504, "GatewayTimeout", "m", Passing);
     }

@@ -13,7 +13,7 @@ use flotta_drivers::{
     token::{TokenSource, Tokens},
     transport::Transport,
 };
-use flotta_model::ClusterId;
+use flotta_model::{ClusterId, Hold};
 use http::{Method, Request};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -120,7 +120,10 @@ async fn d4_a_throttled_read_is_not_hammered() {
     let driver = paced(fake.transport(), clock);
     fake.script(Method::GET, "", error(429, "TooManyRequests", "Retry after 20 seconds."));
     let start = clock.now();
-    assert!(matches!(driver.observe(&id(), Look::default()).await, Err(Trouble::Retry { after: Some(_), .. })));
+    assert!(matches!(
+        driver.observe(&id(), Look::default()).await,
+        Err(Trouble::Retry { after: Some(_), lasting: Hold::Throttled, .. })
+    ));
     assert_eq!(fake.reads(""), 1);
     driver.observe(&id(), Look::default()).await.expect("seen");
     assert!(clock.now().duration_since(start) >= SignedDuration::from_secs(20));
