@@ -15,8 +15,6 @@ use crate::{Zone, gate::Weekday};
 /// Where intervals are counted from without a start date: a Monday, the first day of a month and of a year.
 const EPOCH: Date = Date::constant(2001, 1, 1);
 
-const DAY: SignedDuration = SignedDuration::from_hours(24);
-
 /// A schedule that recurs, with its duration. An occurrence belongs to the local day on which it starts, and runs on
 /// from there for so many hours, over midnight and over changes of the clocks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -261,9 +259,9 @@ impl Openings for Recurrence {
         if !self.is_seamless() {
             return Some(end);
         }
-        let change = clocks.following(start).next().map(|change| change.timestamp());
-        let sure = change.map_or(NEVER, |change| change.checked_sub(2 * DAY).unwrap_or(end));
-        Some(end.max(sure))
+        // Until the clocks change after it started, one follows the other.
+        let change = clocks.following(start).next().map_or(NEVER, |change| change.timestamp());
+        Some(end.max(change))
     }
 
     fn opens_after(&self, at: Timestamp) -> Option<Timestamp> {

@@ -116,13 +116,38 @@ fn a_midnight_that_the_clocks_skip_is_the_moment_they_go_on() {
 }
 
 #[test]
+fn clocks_that_are_turned_back_over_midnight_close_nothing() {
+    // In St. John's, on 29 October 2006 at 00:01, it became 23:01 on the 28th.
+    let midnight = window(fields(Schedule::Daily { interval: 1 }, "00:00", 4, "America/St_Johns"));
+    check_open(
+        &midnight,
+        &[
+            ("2006-10-29T02:29:59Z", false),
+            ("2006-10-29T02:30:00Z", true), // 00:00 for the first time
+            ("2006-10-29T02:45:00Z", true), // 23:15 for the second time
+            ("2006-10-29T03:45:00Z", true),
+            ("2006-10-29T06:30:00Z", false),
+        ],
+    );
+}
+
+#[test]
 fn a_day_that_a_zone_skips_altogether_is_no_trouble() {
     // Samoa had no 30 December 2011.
     let day = fields(Schedule::Daily { interval: 1 }, "09:00", 4, "Pacific/Apia");
     let expect = ["2011-12-29T19:00:00Z/2011-12-29T23:00:00Z", "2011-12-30T19:00:00Z/2011-12-30T23:00:00Z"];
     check_openings(&window(day.clone()), "2011-12-29T00:00:00Z", "2011-12-31T00:00:00Z", &expect);
-    let blocked = window(day.except(&[("2011-12-30", "2011-12-30")]));
+    let skipped = [("2011-12-30", "2011-12-30")];
+    let blocked = window(day.clone().except(&skipped));
     check_openings(&blocked, "2011-12-29T00:00:00Z", "2011-12-31T00:00:00Z", &expect);
+    // The day is not allowed and never comes: what runs over from the day before it is not cut.
+    let night = window(RecurrenceFields { start_minute: 22 * 60, ..day.except(&skipped) });
+    check_openings(
+        &night,
+        "2011-12-30T00:00:00Z",
+        "2011-12-31T00:00:00Z",
+        &["2011-12-30T08:00:00Z/2011-12-30T12:00:00Z"],
+    );
 }
 
 #[test]
@@ -131,6 +156,8 @@ fn whole_days_every_day_close_for_an_hour_where_clocks_are_turned_back() {
     let now = at("2026-01-01T00:00:00Z");
     assert_eq!(day("Europe/Rome").closes(now), Some(at("2026-10-26T00:30:00Z")));
     assert_eq!(day("Europe/Rome").next_open(at("2026-10-26T00:30:00Z")), Some(at("2026-10-26T01:30:00Z")));
+    let within_the_last = at("2026-10-25T12:00:00Z"); // it began before the clocks were turned back
+    assert_eq!(day("Europe/Rome").closes(within_the_last), Some(at("2026-10-26T00:30:00Z")));
     for never in ["0", "330", "UTC", "Asia/Kolkata"] {
         assert_eq!((day(never).is_open(now), day(never).closes(now)), (true, None), "{never}");
     }
