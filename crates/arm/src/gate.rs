@@ -117,7 +117,9 @@ fn add_extensions(view: &GateView, properties: &mut Map<String, Value>) {
     if let (GateKind::Approval, Some(due)) = (&view.config.kind, gate.due()) {
         properties.insert("expiresAt".into(), whole_seconds(due).into());
     }
-    if !gate.approvals.is_empty() {
+    // One approval without a word says no more than systemData does.
+    let commented = gate.approvals.iter().any(|approval| approval.comment.is_some());
+    if !gate.approvals.is_empty() && (commented || !policy.is_default()) {
         properties.insert("approvals".into(), gate.approvals.iter().map(verdict).collect());
     }
     match &gate.denial {

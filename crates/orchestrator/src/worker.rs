@@ -196,9 +196,10 @@ struct Pending {
     ended: bool,
 }
 
-/// Changes to documents, each named once: a later change replaces an earlier one.
+/// Changes to documents, each named once: a later change replaces an earlier one, in its place. Lists show new documents
+/// in the order in which they were put.
 #[derive(Default)]
-struct Documents(HashMap<(Collection, String), Option<Put>>);
+struct Documents(HashMap<(Collection, String), (usize, Option<Put>)>);
 
 impl Documents {
     fn put(&mut self, mut put: Put) {
@@ -207,16 +208,23 @@ impl Documents {
             // It was ours to delete, so it is ours to put, whatever the store still has.
             put.expect = Expect::Any;
         }
-        self.0.insert(key, Some(put));
+        self.change(key, Some(put));
     }
 
     fn delete(&mut self, collection: Collection, key: String) {
-        self.0.insert((collection, key), None);
+        self.change((collection, key), None);
+    }
+
+    fn change(&mut self, key: (Collection, String), to: Option<Put>) {
+        let last = self.0.len();
+        self.0.entry(key).or_insert((last, None)).1 = to;
     }
 
     fn into_batch(self) -> Batch {
         let mut batch = Batch::default();
-        for ((collection, key), put) in self.0 {
+        let mut changes: Vec<_> = self.0.into_iter().collect();
+        changes.sort_unstable_by_key(|(_, (place, _))| *place);
+        for ((collection, key), (_, put)) in changes {
             match put {
                 Some(put) => batch.puts.push(put),
                 None => batch.deletes.push(Delete { collection, key, expect: Expect::Any }),

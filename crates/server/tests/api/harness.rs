@@ -55,6 +55,7 @@ pub struct World {
     pub clock: Clock,
     pub store: Arc<MemoryStore>,
     pub simulator: Arc<Simulator>,
+    orchestrator: Orchestrator,
     router: Router,
 }
 
@@ -107,6 +108,16 @@ impl World {
         let clock = Clock::scaled(Anchor { domain: "2023-03-06T08:00:00Z".parse().expect("time"), speed: 1.0 });
         let file = FleetFile::parse(cloud).expect("fleet file");
         let simulator = Simulator::new(file, clock, Options::default()).await.expect("simulator");
+        Self::serving(store, simulator, clock).await
+    }
+
+    /// The server is stopped and started again over what it has stored; the cloud went on meanwhile.
+    pub async fn restarted(self) -> Self {
+        self.orchestrator.shutdown().await;
+        Self::serving(self.store, self.simulator, self.clock).await
+    }
+
+    async fn serving(store: Arc<MemoryStore>, simulator: Arc<Simulator>, clock: Clock) -> Self {
         let config =
             AksConfig { budgets: Budgets::unlimited(), ..AksConfig::new("http://127.0.0.1:1", Reach::Everything) };
         let transport = router_transport(simulator.router());
@@ -115,8 +126,8 @@ impl World {
             Arc::new(AksDriver::new(config, transport, tokens, clock).expect("driver"));
         let shared = Arc::clone(&store) as Arc<dyn Store>;
         let orchestrator = Orchestrator::open(Arc::clone(&shared), vec![driver], clock).await.expect("orchestrator");
-        let router = router(App { store: shared, orchestrator });
-        Self { clock, store, simulator, router }
+        let router = router(App { store: shared, orchestrator: orchestrator.clone() });
+        Self { clock, store, simulator, orchestrator, router }
     }
 
     /// A request as it is: nothing is added but a Host.

@@ -5,6 +5,7 @@ mod bad_input;
 mod check;
 mod examples;
 mod fleets;
+mod gates;
 mod harness;
 mod lists;
 mod members;
