@@ -9,7 +9,7 @@ use crate::{
     apply, check,
     cli::{
         ApplyCommand, Connection, ContextCommand, ContextVerb, FleetCommand, FleetVerb, MemberCommand, MemberVerb,
-        NewRun, RunCommand, RunVerb, StrategyCommand, StrategyVerb, Write,
+        NewRun, Retry, RunCommand, RunVerb, StrategyCommand, StrategyVerb, Write,
     },
     client::{
         context::{Config, own_config_path, resolve, server},
@@ -18,7 +18,7 @@ use crate::{
     },
     failure::{Failure, Kind as Blame},
     output::{self, Format, say},
-    watch,
+    retry, watch,
 };
 
 /// A client for what flags, environment and contexts say.
@@ -98,6 +98,7 @@ pub async fn run(command: RunCommand) -> Result<(), Failure> {
             let body = skip_body(&skip);
             act(&api, format, skip.name.as_str(), "skip", Some(&body), &skip.write).await
         }
+        RunVerb::Retry(wanted) => retry_run(&api, format, &wanted).await,
         RunVerb::Delete { name, write } => delete(&api, Kind::Run, name.as_str(), &write).await,
         RunVerb::Watch { name, plain, interval } => {
             let style = if plain { watch::Style::Plain } else { watch::Style::Auto };
@@ -263,6 +264,19 @@ async fn create_run(api: &Api, format: Format, new: &NewRun) -> Result<(), Failu
     match new.start {
         true => act(api, format, name, "start", None, &Write { if_match: None, ..new.write.clone() }).await,
         false => output::show(format, Kind::Run, &created.body),
+    }
+}
+
+async fn retry_run(api: &Api, format: Format, wanted: &Retry) -> Result<(), Failure> {
+    let made = retry::make(api, wanted).await?;
+    let name = made.get("name").and_then(Value::as_str).unwrap_or_default();
+    if format == Format::Table {
+        say(&retry::told(&wanted.name, &made))?;
+    }
+    match (wanted.start, format) {
+        (true, _) => act(api, format, name, "start", None, &Write { if_match: None, ..wanted.write.clone() }).await,
+        (false, Format::Table) => say(&format!("start it with `flotta run start {}`", output::clean(name))),
+        (false, _) => output::show(format, Kind::Run, &made),
     }
 }
 

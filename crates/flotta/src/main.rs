@@ -9,6 +9,7 @@ mod demo;
 mod failure;
 mod fields;
 mod output;
+mod retry;
 mod serve;
 mod simulator;
 mod throughput;

@@ -373,6 +373,56 @@ async fn skip_takes_several_targets_and_if_match_is_sent() {
     );
 }
 
+/// A run that tries one member again.
+fn retry_run(name: &str) -> Value {
+    let mut run = run_in("NotStarted");
+    run["name"] = name.into();
+    run["properties"]["retryOf"] = format!("{FLEETS}/shop/updateRuns/up").into();
+    run
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e02_a_retry_takes_the_first_free_name_and_tells_what_it_did() {
+    let fake = Fake::default();
+    let taken = json!({"error": {"code": "Conflict", "target": "name", "message": "there is an update run already"}});
+    fake.answer("POST /shop/updateRuns/up/retry", 409, taken);
+    fake.answer("POST /shop/updateRuns/up/retry", 201, retry_run("up-retry-2"));
+    fake.answer("POST /shop/updateRuns/up-retry-2/start", 200, retry_run("up-retry-2"));
+    fake.answer("GET /shop/updateRuns/up-retry-2", 200, run_in("Running"));
+    let server = fake.listen().await;
+    let output = flotta(&server, "run retry up --start").await;
+    assert_eq!((code(&output), err(&output).as_str()), (0, ""));
+    let (first, table) = out(&output).split_once('\n').map(|(a, b)| (a.to_owned(), b.to_owned())).expect("lines");
+    assert_eq!(first, "run 'up-retry-2' is to try 1 member of run 'up' again, to 1.34.2");
+    assert!(table.contains("Running"), "{table}");
+    let names: Vec<Value> = fake.asked.lock().expect("lock").iter().take(2).map(|(_, body)| body.clone()).collect();
+    assert_eq!(names, [json!({"name": "up-retry"}), json!({"name": "up-retry-2"})]);
+    assert_eq!(fake.asked()[2..], ["POST /shop/updateRuns/up-retry-2/start", "GET /shop/updateRuns/up-retry-2"]);
+
+    let output = flotta(&server, "run retry up").await;
+    assert!(out(&output).ends_with("start it with `flotta run start up-retry-2`\n"), "{}", out(&output));
+    let output = flotta(&server, "run retry up -o json").await;
+    assert_eq!(serde_json::from_str::<Value>(&out(&output)).expect("json"), retry_run("up-retry-2"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e02_a_retry_under_a_name_that_is_taken_or_of_a_run_under_way_is_refused() {
+    let fake = Fake::default();
+    let refused = |code: &str, target: &str| json!({"error": {"code": code, "target": target, "message": "no"}});
+    fake.answer("POST /shop/updateRuns/up/retry", 409, refused("Conflict", "name"));
+    let server = fake.listen().await;
+    let output = flotta(&server, "run retry up --name other").await;
+    assert_eq!((code(&output), fake.asked().len()), (3, 1), "a name that was asked for is not replaced");
+    assert!(err(&output).contains("cannot retry run 'up'") && err(&output).contains("--name"), "{}", err(&output));
+    assert_eq!(code(&flotta(&server, "run retry up").await), 3);
+    assert_eq!(fake.asked().len(), 1 + 99, "there is an end to trying");
+
+    let fake = Fake::default();
+    fake.answer("POST /shop/updateRuns/up/retry", 409, refused("OperationNotAllowed", ""));
+    let output = flotta(&fake.listen().await, "run retry up").await;
+    assert_eq!((code(&output), fake.asked().len()), (3, 1));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn watch_logs_changes_and_its_exit_code_tells_how_the_run_ended() {
     for (end, expect) in [("Completed", 0), ("Skipped", 0), ("Failed", 1), ("Stopped", 1)] {
@@ -478,6 +528,8 @@ async fn help_is_as_it_was_written() {
         "run create",
         "run check",
         "run skip",
+        "run start",
+        "run retry",
         "run watch",
         "apply",
         "context",

@@ -13,7 +13,7 @@ use flotta_model::{FleetName, Name};
 pub use self::{
     contexts::{ContextCommand, ContextVerb},
     resources::{FleetCommand, FleetVerb, MemberCommand, MemberVerb, StrategyCommand, StrategyVerb},
-    runs::{NewRun, RunCommand, RunVerb, Skip, word},
+    runs::{NewRun, Retry, RunCommand, RunVerb, Skip, word},
 };
 
 use crate::{demo::DemoArgs, output::Format, serve::ServeArgs, simulator::SimulatorArgs, throughput::ThroughputArgs};

@@ -14,7 +14,8 @@ use super::{Connection, Write};
   flotta run check up-1-34 && flotta run start up-1-34
   flotta run watch up-1-34
   flotta run skip up-1-34 --member shop-eu-1 --after-stage-wait canary
-  flotta run stop up-1-34")]
+  flotta run stop up-1-34
+  flotta run retry up-1-34 --start")]
 pub struct RunCommand {
     /// Where.
     #[command(flatten)]
@@ -116,6 +117,42 @@ pub struct Skip {
     pub write: Write,
 }
 
+/// What to try again.
+#[derive(Debug, Args)]
+#[command(after_help = RETRY_HELP)]
+pub struct Retry {
+    /// Run that left them
+    #[arg(value_name = "RUN")]
+    pub name: Name,
+    /// Name of the new run; RUN-retry, RUN-retry-2 and so on if left out, whichever is free
+    #[arg(long = "name", value_name = "NAME")]
+    pub new_name: Option<Name>,
+    /// Start it at once
+    #[arg(long)]
+    pub start: bool,
+    /// How.
+    #[command(flatten)]
+    pub write: Write,
+}
+
+const RETRY_HELP: &str = "\
+The new run has the strategy of RUN and goes to the very version that RUN came to, with the members \
+that failed in RUN, or were skipped before they were at the target, as far as they are still in the \
+fleet. RUN must have come to its end or be stopped; it stays as it is.
+
+To go on with RUN itself and all that is left of it, use `flotta run start RUN`.
+
+Examples:
+  flotta run retry up-1-34
+  flotta run retry up-1-34 --name up-1-34-rest --start";
+
+const START_HELP: &str = "\
+A run that is Failed or Stopped goes on where it is: members of its current stage that failed are tried \
+again, to the same version, and then comes what had not begun. What was skipped stays skipped.
+
+For members that failed or were skipped in a run that is over, or to try them apart from the rest, use \
+`flotta run retry`.";
+
 const CHECK_HELP: &str = "\
 Looks at the clusters that the run would move, as it would, and changes nothing.
 `flotta run create … --dry-run` does the same for a run that is not there yet.
@@ -144,6 +181,7 @@ pub enum RunVerb {
     /// List the runs of the fleet
     List,
     /// Start a run, or go on with one that failed or was stopped
+    #[command(after_help = START_HELP)]
     Start {
         /// The run.
         name: Name,
@@ -161,6 +199,8 @@ pub enum RunVerb {
     },
     /// Skip members, groups, stages or the wait after a stage; cannot be taken back
     Skip(Skip),
+    /// Try the members again that failed or were skipped, in a run of their own
+    Retry(Retry),
     /// Delete a run; operations under way on clusters go on
     Delete {
         /// The run.
