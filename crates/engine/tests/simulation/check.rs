@@ -176,7 +176,7 @@ fn times(_: &Plan, before: &View, event: &Event, view: &View) -> Result<(), Stri
         }
     }
     for (at, (old, new)) in before.members.iter().zip(&view.members).enumerate() {
-        if matches!(old.state, State::Completed | State::Skipped) && old.without_window() != new.without_window() {
+        if matches!(old.state, State::Completed | State::Skipped) && !new.same(old) {
             return fail(format!("member {at} was {old:?} and is {new:?} after {event:?}"));
         }
     }
@@ -351,7 +351,7 @@ fn transitions(_: &Plan, before: &View, event: &Event, view: &View) -> Result<()
         if which(old.window) != which(new.window) && !matches!(event, Event::WindowsRead { .. }) {
             return fail(format!("member {at} has another window by {event:?}"));
         }
-        if old.without_window() == new.without_window() {
+        if new.same(old) {
             continue;
         }
         let back = new.state == State::NotStarted || new.shut;

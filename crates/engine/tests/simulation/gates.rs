@@ -20,6 +20,9 @@ use crate::{
 
 /// What stands behind a closed gate does not move; nothing is done before what stands after it is passed.
 pub fn hold(plan: &Plan, _: &View, event: &Event, view: &View) -> Result<(), String> {
+    if view.gates.is_empty() {
+        return Ok(());
+    }
     let ended = match event {
         Event::GroupEnded(group, Outcome::Completed) => Some((plan.groups[*group as usize].stage, Some(*group))),
         Event::StageEnded(stage, Outcome::Completed) => Some((*stage, None)),
@@ -123,6 +126,9 @@ pub fn decided(plan: &Plan, before: &View, event: &Event, view: &View) -> Result
 }
 
 pub fn transitions(plan: &Plan, before: &View, event: &Event, view: &View) -> Result<(), String> {
+    if before.gates == view.gates {
+        return Ok(());
+    }
     for ((at, spot), (old, new)) in (0..).zip(spots(plan)).zip(before.gates.iter().zip(&view.gates)) {
         if old == new {
             continue;
@@ -164,6 +170,9 @@ pub fn transitions(plan: &Plan, before: &View, event: &Event, view: &View) -> Re
 /// What is reached is asked for, and what is due is done.
 pub fn in_time(plan: &Plan, rest: &Outlook) -> Result<(), String> {
     let view = &rest.view;
+    if view.gates.is_empty() {
+        return Ok(());
+    }
     for ((at, spot), gate) in (0..).zip(spots(plan)).zip(&view.gates) {
         if gate.state == State::NotStarted && is_reached(plan, view, &spot) {
             return fail(format!("gate {at} is reached and nobody is asked: {spot:?}"));

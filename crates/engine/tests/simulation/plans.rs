@@ -41,13 +41,13 @@ pub fn random_plan(random: &mut Random) -> Plan {
         _ => Goal::new(UpgradeType::Full, Some(TARGET.into()), None),
     };
     let goal = goal.expect("goal");
-    let most = *random.pick(&[2, 2, 4, 4, 4, 8, 8, 8, 8, 20, 20, 60]);
+    let most = *random.pick(&[2, 2, 3, 3, 4, 4, 4, 6, 6, 8, 8, 8, 8, 12, 20, 50]);
     let mut members = Vec::new();
     if random.chance(5) {
         (0..random.below(6)).for_each(|_| members.push(random_member(members.len(), None)));
         return Plan::resolve(goal, None, &members).expect("plan");
     }
-    let gates = if random.chance(40) { random.range(5, 35) } else { 0 };
+    let gates = if random.chance(50) { random.range(10, 50) } else { 0 };
     let mut stages = Vec::new();
     for at in 0..random.range(1, 4) {
         let mut stage = Stage::new(name(format!("s{at}")), Vec::new());
@@ -197,7 +197,7 @@ fn random_window(begin: Timestamp, random: &mut Random) -> MaintenanceWindow {
         0..=4 => Schedule::Daily { interval: random.range(1, 3) as u8 },
         5 | 6 => Schedule::Weekly { interval: random.range(1, 2) as u8, day },
         7 => Schedule::AbsoluteMonthly { interval: 1, day: random.range(1, 31) as u8 },
-        8 => Schedule::AbsoluteMonthly { interval: random.range(1, 6) as u8, day: random.range(1, 31) as u8 },
+        8 => Schedule::AbsoluteMonthly { interval: random.range(1, 2) as u8, day: random.range(1, 31) as u8 },
         _ => {
             let weeks = [WeekIndex::First, WeekIndex::Second, WeekIndex::Third, WeekIndex::Fourth, WeekIndex::Last];
             Schedule::RelativeMonthly { interval: random.range(1, 2) as u8, week: *random.pick(&weeks), day }
@@ -205,9 +205,9 @@ fn random_window(begin: Timestamp, random: &mut Random) -> MaintenanceWindow {
     };
     let today = TimeZone::UTC.to_datetime(begin).date();
     let later = |days: u64| today.saturating_add(SignedDuration::from_hours(24 * days as i64));
-    let not_allowed = match random.below(10) {
+    let not_allowed = match random.below(30) {
         0 => vec![(later(random.below(3)), Date::MAX)],
-        1 | 2 => {
+        1..=6 => {
             let first = random.below(20);
             vec![(later(first), later(first + random.below(9)))]
         }

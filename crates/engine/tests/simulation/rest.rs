@@ -135,7 +135,8 @@ fn naive_wake(plan: &Plan, view: &View) -> Option<Timestamp> {
     let gates = view.gates.iter().filter(|gate| gate.state == State::Pending && !gate.denied);
     let waiting = view.members.iter().filter(|member| member.waits());
     let turns = waiting.filter_map(|member| view.stand(member)?.turns);
-    let worn = (0..).zip(&view.members).filter(|(at, _)| view.may_fail(plan, *at)).filter_map(|(_, seen)| seen.worn);
+    let held = (0..).zip(&view.members).filter_map(|(at, seen)| Some((at, seen.worn?)));
+    let worn = held.filter(|(at, _)| view.may_fail(plan, *at)).map(|(_, worn)| worn);
     let again = (0..plan.groups.len() as u32).filter_map(|group| shut::rereads(plan, view, group));
     wait.into_iter().chain(gates.filter_map(|gate| gate.due)).chain(turns).chain(worn).chain(again).min()
 }

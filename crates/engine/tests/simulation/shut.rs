@@ -3,7 +3,7 @@
 
 use flotta_engine::{
     Event, Plan, Work,
-    run::{RunPhase, State, Why},
+    run::{Phase, RunPhase, State, Why},
 };
 use jiff::SignedDuration;
 
@@ -35,10 +35,10 @@ pub fn steps(_: &Plan, before: &View, event: &Event, _: &View) -> Result<(), Str
 
 /// What is told of a window's turn is so.
 pub fn turns(_: &Plan, before: &View, event: &Event, view: &View) -> Result<(), String> {
-    for (old, new) in before.members.iter().zip(&view.members) {
+    let turned = matches!(event, Event::WindowTurned { .. });
+    for (old, new) in before.members.iter().zip(&view.members).filter(|_| turned) {
         let (Known::In { told: then, .. }, Known::In { which, told }) = (old.window, new.window) else { continue };
-        let turned = matches!(event, Event::WindowTurned { .. });
-        if turned && then != told && told != view.outside.stands[which] {
+        if then != told && told != view.outside.stands[which] {
             return fail(format!("{event:?}: it is {:?}", view.outside.stands[which]));
         }
     }
@@ -106,8 +106,8 @@ pub fn reading(plan: &Plan, rest: &Outlook) -> Result<(), String> {
 /// When the windows of a group are to be read again.
 pub fn rereads(plan: &Plan, view: &View, group: u32) -> Option<jiff::Timestamp> {
     let (planned, scope) = (&plan.groups[group as usize], &view.groups[group as usize]);
+    let read = scope.windows_read.filter(|_| view.current == Some(planned.stage) && !scope.windows_stale)?;
     let waits = planned.members.clone().any(|member| view.members[member as usize].shut);
-    let ended = matches!(scope.phase, flotta_engine::run::Phase::Ended(_));
-    let wanted = view.current == Some(planned.stage) && waits && !ended && !scope.windows_stale;
-    scope.windows_read.filter(|_| wanted).map(|read| read + SignedDuration::from_hours(1))
+    let ended = matches!(scope.phase, Phase::Ended(_));
+    (waits && !ended).then(|| read + SignedDuration::from_hours(1))
 }

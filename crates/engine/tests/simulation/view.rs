@@ -69,7 +69,7 @@ pub struct Scope {
 }
 
 /// A member.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
     pub state: State,
     pub attempt: u32,
@@ -84,8 +84,6 @@ pub struct Seen {
     pub window: Known,
     /// When what holds it will have lasted for too long.
     pub worn: Option<Timestamp>,
-    /// The code of what went wrong with it.
-    pub fault: Option<String>,
 }
 
 /// What a run knows of a member's window.
@@ -193,13 +191,12 @@ impl Seen {
             shut: state.phase == MemberPhase::Shut,
             window,
             worn: held.filter(|held| held.hold.wears_out()).map(|held| held.since + patience),
-            fault: state.fault.as_ref().map(|fault| fault.code.clone()),
         }
     }
 
-    /// Everything that must stay as it is once a member is done.
-    pub fn without_window(&self) -> Self {
-        Self { window: Known::Unread, ..self.clone() }
+    /// Whether all is as it was but for the window, which others may have too.
+    pub fn same(&self, old: &Self) -> bool {
+        *self == Self { window: self.window, ..*old }
     }
 
     /// Whether it waits: for its turn, or for its window.
@@ -282,7 +279,8 @@ impl View {
     fn naive(&self, plan: &Plan) -> &Naive {
         self.naive.0.get_or_init(|| {
             let mut closed = vec![[false; 2]; plan.stages.len() + plan.groups.len()];
-            for (spot, _) in spots(plan).iter().zip(&self.gates).filter(|(_, gate)| !gate.over()) {
+            let spots = if self.gates.is_empty() { Vec::new() } else { spots(plan) };
+            for (spot, _) in spots.iter().zip(&self.gates).filter(|(_, gate)| !gate.over()) {
                 let place = spot.group.map_or(spot.stage as usize, |group| plan.stages.len() + group as usize);
                 closed[place][spot.timing as usize] = true;
             }
