@@ -49,7 +49,10 @@ impl Run {
             | Event::GateRejected { .. }
             | Event::GateExpired(_) => self.apply_to_gate(event, at),
             Event::WindowsRead { new, members } => self.read_windows(new, members, at),
-            Event::WindowsStale(group) => self.core.groups[*group as usize].windows_stale = true,
+            Event::WindowsStale(group) => {
+                self.core.groups[*group as usize].windows_stale = true;
+                self.refresh_group(*group);
+            }
             Event::WindowTurned { window, open, next } => self.turn_window(*window, *open, *next),
             Event::StageEnded(stage, outcome) => self.end_stage(*stage, *outcome, at),
             Event::GroupEnded(group, outcome) => self.end_group(*group, *outcome, at),

@@ -395,7 +395,7 @@ impl Run {
             Self::reach_gates,
             |run, _, now| run.worn_out(now),
             |run, _, now| run.due_windows(now),
-            Self::stale_windows,
+            |run, _, now| run.stale_windows(now),
             |run, stage, _| run.start_members(stage),
         ];
         sources.iter().map(|source| source(self, stage, now)).find(|events| !events.is_empty()).unwrap_or_default()

@@ -276,6 +276,9 @@ pub struct Group {
     /// The key under which it stands in [`Run::startable`], if it does.
     #[serde(skip)]
     pub(super) listed: Option<(u32, u32)>,
+    /// The time under which it stands in [`Run::rereads`], if it does.
+    #[serde(skip)]
+    pub(super) rereads: Option<Timestamp>,
 }
 
 /// The order in which members of a group take slots (`behaviour.md` B4); inside a class, by place in the group. Members
@@ -340,6 +343,10 @@ pub struct Run {
     pub(super) gates_due: BTreeSet<(Timestamp, u32)>,
     /// Groups of which gates are reached and not asked for yet.
     pub(super) reaching: BTreeSet<u32>,
+    /// Groups of which windows are to be read now.
+    pub(super) readers: BTreeSet<u32>,
+    /// When groups should be read again.
+    pub(super) rereads: BTreeSet<(Timestamp, u32)>,
 }
 
 /// The part of a run from which the rest can be rebuilt: what a snapshot keeps.
@@ -387,6 +394,7 @@ impl Run {
             shut: 0,
             ready: BTreeSet::new(),
             listed: None,
+            rereads: None,
         };
         let stage = Stage {
             phase: Phase::Idle,
@@ -427,7 +435,7 @@ impl Run {
     /// Derives counts and orders from the core, in one pass.
     fn rebuilt(plan: Arc<Plan>, mut core: Core) -> Self {
         for group in &mut core.groups {
-            (group.counts, group.listed) = (Counts::default(), None);
+            (group.counts, group.listed, group.rereads) = (Counts::default(), None, None);
             (group.unread, group.shut) = (0, 0);
             group.ready.clear();
         }
@@ -452,6 +460,8 @@ impl Run {
             window_numbers,
             gates_due: BTreeSet::new(),
             reaching: BTreeSet::new(),
+            readers: BTreeSet::new(),
+            rereads: BTreeSet::new(),
         };
         run.list_gates();
         for member in 0..run.core.members.len() as u32 {
@@ -628,7 +638,10 @@ impl Run {
     pub(super) fn refresh_group(&mut self, group: u32) {
         let state = &self.core.groups[group as usize];
         let running = state.counts.running;
-        let wants = !state.ready.is_empty() && running < self.group_room(group) && self.group_open(group);
+        let current = self.core.current == Some(self.plan.groups[group as usize].stage);
+        let open = current && self.group_open(group);
+        let (reads, again) = (open && self.reads_windows(group), self.read_again(group).filter(|_| current));
+        let wants = open && !state.ready.is_empty() && running < self.group_room(group);
         let key = wants.then_some((running, group));
         if key != state.listed {
             if let Some(old) = state.listed {
@@ -637,16 +650,18 @@ impl Run {
             self.startable.extend(key);
             self.core.groups[group as usize].listed = key;
         }
-        if self.group_outcome(group).is_some() {
-            self.closable.insert(group);
-        } else {
-            self.closable.remove(&group);
+        if again != self.core.groups[group as usize].rereads {
+            if let Some(old) = self.core.groups[group as usize].rereads {
+                self.rereads.remove(&(old, group));
+            }
+            self.rereads.extend(again.map(|at| (at, group)));
+            self.core.groups[group as usize].rereads = again;
         }
-        if self.group_reaches(group).is_some() {
-            self.reaching.insert(group);
-        } else {
-            self.reaching.remove(&group);
-        }
+        list(&mut self.readers, group, reads);
+        let ended = self.group_outcome(group).is_some();
+        list(&mut self.closable, group, ended);
+        let reaches = self.group_reaches(group).is_some();
+        list(&mut self.reaching, group, reaches);
     }
 
     /// How a group that has not been closed yet has ended, if it has.
@@ -739,13 +754,14 @@ impl Run {
             return None;
         }
         let turns = self.windows_due.first().map(|(at, _)| *at);
+        let again = self.rereads.first().map(|(at, _)| *at);
         let opens = self.gates_due.first().map(|(at, _)| *at);
         let wait = self.core.current.and_then(|stage| match self.stage(stage).wait {
             Wait::Running { until, .. } => Some(until),
             _ => None,
         });
         let worn = self.wearing.iter().find(|(_, member)| self.bears_failure(*member)).map(|(at, _)| *at);
-        wait.into_iter().chain(worn).chain(turns).chain(opens).chain(self.next_reading()).min()
+        wait.into_iter().chain(worn).chain(turns).chain(opens).chain(again).min()
     }
 
     /// Whether [`Work::ResolveTarget`] is among the work, without asking for all of it.
@@ -774,6 +790,15 @@ impl Run {
             }
             MemberPhase::Waiting | MemberPhase::Shut | MemberPhase::Held(_) | MemberPhase::Ended(_) => None,
         }
+    }
+}
+
+/// Puts a group on a list, or takes it off.
+fn list(groups: &mut BTreeSet<u32>, group: u32, listed: bool) {
+    if listed {
+        groups.insert(group);
+    } else {
+        groups.remove(&group);
     }
 }
 

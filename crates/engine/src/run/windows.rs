@@ -143,7 +143,7 @@ impl Run {
             MemberPhase::Shut => self.group(self.plan.group_of(*member)).windows_stale,
             _ => false,
         };
-        let groups = self.groups_at_work().filter(|group| self.reads_windows(*group));
+        let groups = self.readers.iter().copied();
         groups.flat_map(|group| self.plan.groups[group as usize].members.clone().filter(wanted)).collect()
     }
 
@@ -155,31 +155,26 @@ impl Run {
 
     /// Whether [`super::Work::ReadWindows`] is among the work, without asking for all of it.
     pub fn reading(&self) -> bool {
-        self.groups_at_work().any(|group| self.reads_windows(group))
+        !self.readers.is_empty()
     }
 
-    fn reads_windows(&self, group: u32) -> bool {
+    /// Whether windows of a group that may start members are to be read now.
+    pub(super) fn reads_windows(&self, group: u32) -> bool {
         let state = self.group(group);
-        self.group_open(group) && (state.unread > 0 || (state.windows_stale && state.shut > 0))
+        state.unread > 0 || (state.windows_stale && state.shut > 0)
     }
 
     /// When the windows of a group should be read again: somebody waits for one that may have been changed.
-    fn read_again(&self, group: u32) -> Option<Timestamp> {
+    pub(super) fn read_again(&self, group: u32) -> Option<Timestamp> {
         let state = self.group(group);
         let waits = state.shut > 0 && !state.windows_stale && !matches!(state.phase, Phase::Ended(_));
         state.windows_read.filter(|_| waits)?.saturating_add(GOOD_FOR).ok()
     }
 
-    /// When the next group of the current stage should be read again.
-    pub(super) fn next_reading(&self) -> Option<Timestamp> {
-        self.groups_at_work().filter_map(|group| self.read_again(group)).min()
-    }
-
     /// Groups whose windows have been known for too long.
-    pub(super) fn stale_windows(&self, stage: u32, now: Timestamp) -> Vec<Event> {
-        let groups = self.plan.stages[stage as usize].groups.clone();
-        let stale = groups.filter(|group| self.read_again(*group).is_some_and(|at| at <= now));
-        stale.map(Event::WindowsStale).collect()
+    pub(super) fn stale_windows(&self, now: Timestamp) -> Vec<Event> {
+        let due = self.rereads.iter().take_while(|(at, _)| *at <= now);
+        due.map(|(_, group)| Event::WindowsStale(*group)).collect()
     }
 
     /// Windows somebody waits behind, whose next turn has come.
