@@ -151,9 +151,11 @@ impl Verdict {
 
     fn held(hold: &Hold) -> Self {
         let severity = match hold {
-            Hold::ClusterStopped | Hold::Unreachable(_) | Hold::NoDriver | Hold::CredentialsRefused(_) => {
-                Severity::Error
-            }
+            Hold::ClusterStopped
+            | Hold::Unreachable(_)
+            | Hold::WindowUnreadable(_)
+            | Hold::NoDriver
+            | Hold::CredentialsRefused(_) => Severity::Error,
             _ => Severity::Warning,
         };
         Self::new(Outlook::Waits, Finding::new(severity, hold.code(), hold.to_string()))

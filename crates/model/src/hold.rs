@@ -30,6 +30,8 @@ pub enum Hold {
         /// The region.
         region: String,
     },
+    /// The cluster's maintenance window cannot be understood. It is never taken to be open for that.
+    WindowUnreadable(String),
     /// The provider asked to slow down.
     Throttled,
     /// The run was stopped between two steps of the member.
@@ -52,6 +54,7 @@ impl Hold {
             Self::Unreachable(_) => "ClusterUnreachable",
             Self::CredentialsRefused(_) => "CredentialsRefused",
             Self::VersionNotInRegion { .. } => "KubernetesVersionNotAvailable",
+            Self::WindowUnreadable(_) => "MaintenanceWindowUnreadable",
             Self::Throttled => "Throttled",
             Self::StoppedBetweenSteps { .. } => "StoppedBetweenSteps",
         }
@@ -61,7 +64,7 @@ impl Hold {
     pub fn looked_at_every(&self) -> u32 {
         match self {
             Self::OtherOperation(_) | Self::Throttled => 30,
-            Self::Claimed { .. } | Self::Unreachable(_) => 60,
+            Self::Claimed { .. } | Self::Unreachable(_) | Self::WindowUnreadable(_) => 60,
             Self::ClusterStopped => 120,
             Self::NoDriver | Self::CredentialsRefused(_) => 300,
             Self::VersionNotInRegion { .. } => 600,
@@ -90,6 +93,9 @@ impl fmt::Display for Hold {
                 f,
                 "Kubernetes version {version} is not available in region {region} yet; see the provider's release tracker for when it will be (AKS: https://releases.aks.azure.com)"
             ),
+            Self::WindowUnreadable(detail) => {
+                write!(f, "the cluster's maintenance window is taken to be closed, since {detail}; correct it there")
+            }
             Self::Throttled => f.write_str("the provider asked to slow down"),
             Self::StoppedBetweenSteps { done, of } => write!(f, "stopped after step {done} of {of}"),
         }

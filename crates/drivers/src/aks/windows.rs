@@ -102,7 +102,7 @@ impl AksDriver {
 }
 
 fn held(detail: impl Into<String>) -> Trouble {
-    Trouble::Wait(Hold::Unreachable(detail.into()))
+    Trouble::Wait(Hold::WindowUnreadable(detail.into()))
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ async fn read(properties: &Value) -> Result<MaintenanceWindow, String> {
     let fake = listing(&[configuration(AUTO, properties)]);
     match driver(&fake).window(&id(), WindowKind::AutoUpgrade).await {
         Ok(window) => Ok(window.expect("a window")),
-        Err(Trouble::Wait(Hold::Unreachable(detail))) => {
+        Err(Trouble::Wait(Hold::WindowUnreadable(detail))) => {
             let prefix = format!("its maintenance configuration {AUTO} cannot be read: ");
             Err(detail.strip_prefix(&prefix).unwrap_or_else(|| panic!("{detail}")).to_owned())
         }
@@ -250,7 +250,7 @@ async fn a_list_that_is_not_whole_is_no_list() {
             fake.script(Method::GET, "/maintenanceConfigurations", answer);
         }
         match driver(&fake).window(&id(), WindowKind::AutoUpgrade).await {
-            Err(Trouble::Wait(Hold::Unreachable(detail))) => detail,
+            Err(Trouble::Wait(Hold::WindowUnreadable(detail))) => detail,
             other => panic!("{other:?}"),
         }
     };

@@ -183,6 +183,7 @@ fn d4_what_passes_by_itself_is_a_warning_and_what_does_not_an_error() {
         (Hold::Throttled, "Waits; Warning Throttled"),
         (Hold::NoDriver, "Waits; Error NoDriverForCluster"),
         (Hold::Unreachable("timed out".into()), "Waits; Error ClusterUnreachable"),
+        (Hold::WindowUnreadable("startTime: 25:00 is no time".into()), "Waits; Error MaintenanceWindowUnreadable"),
         (Hold::CredentialsRefused("expired".into()), "Waits; Error CredentialsRefused"),
     ];
     for (hold, expect) in cases {
