@@ -6,6 +6,7 @@ mod check;
 mod holds;
 mod limits;
 mod rollup;
+mod rows;
 mod skip;
 mod stop;
 mod windows;
