@@ -12,8 +12,9 @@ use flotta_arm::{
     path::{FleetRef, Kind},
 };
 use flotta_engine::{
-    Plan, State,
+    Plan, Run, State,
     check::{Outlook, Severity},
+    run::Part,
 };
 use flotta_model::{Member, Name};
 use flotta_orchestrator::{
@@ -23,33 +24,62 @@ use flotta_orchestrator::{
 use flotta_store::Collection;
 use futures::{Stream, stream};
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
-use crate::{Call, documents::Stored, fleets, reply::Reply, runs};
+use crate::{
+    Call,
+    documents::Stored,
+    fleets,
+    reply::Reply,
+    runs::{self, AskedPart},
+};
 
 /// How often a client that waits hears that it is still answered (wall time).
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
-/// A run as it is stored: the members that a start would move.
+/// A run as it is stored: the members that a start would move, or those of one member, group or stage.
 pub async fn stored(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmError> {
     fleets::must_exist(call, fleet).await?;
-    let subject = runs::current(call, fleet, name, |stored| async move {
-        let run = runs::reference(fleet, &stored.value);
-        let id = run.id;
-        let view = call.app.orchestrator.read(&run, move |run, _| {
-            let moves =
-                |member: &u32| matches!(run.member_state(*member), State::NotStarted | State::Pending | State::Failed);
-            let members = (0..run.plan().members.len() as u32).filter(moves).collect();
-            Subject { plan: Arc::clone(run.plan()), version: run.version(), members, fleet: Vec::new(), run: Some(id) }
-        });
-        view.await
+    let asked = AskedPart::of(call)?;
+    let subject = runs::current(call, fleet, name, |stored| {
+        let asked = asked.clone();
+        async move {
+            let run = runs::reference(fleet, &stored.value);
+            let id = run.id;
+            call.app.orchestrator.read(&run, move |run, _| asked.find(run).map(|part| subject(run, part, id))).await
+        }
     });
     let subject = subject.await?.ok_or_else(|| fleet.child_not_found(Kind::Run, name))?;
-    Ok(report(call, Subject { fleet: members(call, fleet).await?, ..subject }))
+    let subject = subject.ok_or_else(|| asked.not_found(name))?;
+    let scope = if asked == AskedPart::Run { Scope::Fleet } else { Scope::Part };
+    Ok(report(call, Subject { fleet: members(call, fleet).await?, ..subject }, scope))
+}
+
+fn subject(run: &Run, part: Part, id: Uuid) -> Subject {
+    let plan = run.plan();
+    let members = match part {
+        Part::Run => 0..plan.members.len() as u32,
+        Part::Stage(stage) => plan.stages[stage as usize].members.clone(),
+        Part::Group(group) => plan.groups[group as usize].members.clone(),
+        Part::Member(member) => member..member + 1,
+    };
+    let moves = |member: &u32| matches!(run.member_state(*member), State::NotStarted | State::Pending | State::Failed);
+    let members = members.filter(moves).collect();
+    Subject { plan: Arc::clone(plan), version: run.version(), members, fleet: Vec::new(), run: Some(id) }
+}
+
+/// Whose members a report is about.
+#[derive(Clone, Copy, PartialEq)]
+enum Scope {
+    /// The fleet's, also those that no group picks.
+    Fleet,
+    /// Those of a part of the run.
+    Part,
 }
 
 /// A run that is not stored.
 pub async fn planned(call: &Call, fleet: &FleetRef, plan: Plan) -> Result<Reply, ArmError> {
-    Ok(report(call, Subject::of_plan(plan, members(call, fleet).await?)))
+    Ok(report(call, Subject::of_plan(plan, members(call, fleet).await?), Scope::Fleet))
 }
 
 async fn members(call: &Call, fleet: &FleetRef) -> Result<Vec<Member>, ArmError> {
@@ -57,9 +87,16 @@ async fn members(call: &Call, fleet: &FleetRef) -> Result<Vec<Member>, ArmError>
     Ok(members.into_iter().map(|stored| stored.value.member).collect())
 }
 
-fn report(call: &Call, subject: Subject) -> Reply {
+fn report(call: &Call, subject: Subject, scope: Scope) -> Reply {
     let orchestrator = call.app.orchestrator.clone();
-    Reply::slow(alive(async move { orchestrator.check(subject).await.map(|report| render(&report)) }))
+    Reply::slow(alive(async move {
+        let mut report = orchestrator.check(subject).await?;
+        if scope == Scope::Part {
+            report.members.truncate(report.members.len() - report.uncovered);
+            report.uncovered = 0;
+        }
+        Ok(render(&report))
+    }))
 }
 
 type Body = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;

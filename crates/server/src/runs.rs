@@ -348,13 +348,12 @@ pub async fn waiting_on(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Re
         }
     });
     let told = told.await?.ok_or_else(|| fleet.child_not_found(Kind::Run, name))?;
-    let no_such = || ArmError::new(404, "NotFound", asked.not_found(name)).at(asked.kind());
-    told.map(Reply::ok).ok_or_else(no_such)
+    told.map(Reply::ok).ok_or_else(|| asked.not_found(name))
 }
 
 /// The part of a run that somebody asks about.
-#[derive(Clone)]
-enum AskedPart {
+#[derive(Clone, PartialEq)]
+pub enum AskedPart {
     Run,
     Stage(String),
     Group(String),
@@ -362,7 +361,8 @@ enum AskedPart {
 }
 
 impl AskedPart {
-    fn of(call: &Call) -> Result<Self, ArmError> {
+    /// Reads it from the query: at most one of `member`, `group` and `stage`.
+    pub fn of(call: &Call) -> Result<Self, ArmError> {
         let named = |kind: &str| call.query.get(kind).map(str::to_owned);
         let member = named("member").map(Self::Member);
         let mut asked =
@@ -385,7 +385,8 @@ impl AskedPart {
         }
     }
 
-    fn find(&self, run: &Run) -> Option<Part> {
+    /// The part, if the run has it.
+    pub fn find(&self, run: &Run) -> Option<Part> {
         let plan = run.plan();
         let index = |at: Option<usize>| at.map(|at| at as u32);
         match self {
@@ -402,12 +403,14 @@ impl AskedPart {
         }
     }
 
-    fn not_found(&self, run: &Name) -> String {
+    /// That the run does not have it.
+    pub fn not_found(&self, run: &Name) -> ArmError {
         let name = match self {
             Self::Run => "",
             Self::Stage(name) | Self::Group(name) | Self::Member(name) => name,
         };
-        format!("run '{run}' has no {} '{name}'", self.kind())
+        let message = format!("run '{run}' has no {} '{name}'", self.kind());
+        ArmError::new(404, "NotFound", message).at(self.kind())
     }
 }
 

@@ -86,6 +86,21 @@ const EXPECTED: [&str; 14] = [
 ];
 
 #[tokio::test(start_paused = true)]
+async fn e10_what_stands_behind_a_gate_is_judged_by_stage_group_or_member() {
+    let world = world().await;
+    world.create("r1", stages(&[("one", &["a"])])).await;
+    for part in ["stage=one", "group=a"] {
+        let report = world.post(&format!("/updateRuns/r1/check?{part}")).await.with(200);
+        assert_eq!(summary(&report), EXPECTED[..EXPECTED.len() - 1], "without those that are in no group");
+        assert_eq!(report["uncoveredMembers"], 0);
+    }
+    let report = world.post("/updateRuns/r1/check?member=far").await.with(200);
+    assert_eq!(summary(&report), ["far Waits: Warning KubernetesVersionNotAvailable"]);
+    world.post("/updateRuns/r1/check?stage=two").await.with(404);
+    world.post("/updateRuns/r1/check?stage=one&group=a").await.with(400);
+}
+
+#[tokio::test(start_paused = true)]
 async fn e01_e10_e13_e14_a_stored_run_is_judged_member_by_member_and_nothing_changes() {
     let world = world().await;
     world.create("r1", stages(&[("one", &["a"])])).await;
