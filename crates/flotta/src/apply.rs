@@ -194,7 +194,8 @@ pub async fn apply(api: &Api, wanted: &Wanted, write: &Write) -> Result<Outcome,
         return Ok(Outcome::Unchanged);
     }
     let verb = if before.is_some() { "change" } else { "create" };
-    let after = api.put_as(verb, wanted.kind, &wanted.name, &wanted.body, write).await?.body;
+    let body = before.as_ref().map_or_else(|| wanted.body.clone(), |before| without_the_rest(before, &wanted.body));
+    let after = api.put_as(verb, wanted.kind, &wanted.name, &body, write).await?.body;
     match before {
         None => Ok(Outcome::Created),
         Some(before) if essence(&before, &wanted.body) == essence(&after, &wanted.body) => Ok(Outcome::Unchanged),
@@ -209,6 +210,71 @@ fn with_strategy_id(api: &Api, wanted: &Wanted) -> Result<Wanted, Failure> {
         *strategy = api.target.strategy_id(strategy)?;
     }
     Ok(wanted)
+}
+
+/// What a PUT keeps where it is left out, since only flotta knows it: in stages and groups, and in gates.
+const KEPT: [&str; 2] = ["strict", "minSuccess"];
+const KEPT_OF_GATES: [&str; 2] = ["/approvalPolicy", "/scheduledStartConfiguration/timeZone"];
+
+/// The body that makes a resource what is wanted, and nothing more: what only the server has is said to be gone.
+fn without_the_rest(before: &Value, wanted: &Value) -> Value {
+    let mut body = wanted.clone();
+    let stages = "/properties/strategy/stages";
+    if let (Some(before), Some(stages)) = (before.pointer(stages), body.pointer_mut(stages)) {
+        each(before, stages, by_name, &mut |before, stage| {
+            drop_kept(before, stage);
+            if let Some(groups) = stage.get_mut("groups") {
+                each(&before["groups"], groups, by_name, &mut drop_kept);
+            }
+        });
+    }
+    body
+}
+
+/// Elements of two lists that are the same thing.
+fn each(
+    before: &Value,
+    wanted: &mut Value,
+    same: fn(&[Value], usize, &Value) -> Option<usize>,
+    act: &mut dyn FnMut(&Value, &mut Value),
+) {
+    let (Some(before), Some(wanted)) = (before.as_array(), wanted.as_array_mut()) else { return };
+    for (at, wanted) in wanted.iter_mut().enumerate() {
+        if let Some(found) = same(before, at, wanted) {
+            act(&before[found], wanted);
+        }
+    }
+}
+
+/// Stages and groups are the same where their names are.
+fn by_name(before: &[Value], _: usize, wanted: &Value) -> Option<usize> {
+    before.iter().position(|before| before.get("name") == wanted.get("name"))
+}
+
+/// Gates are the same where place and type are.
+fn by_place(before: &[Value], at: usize, wanted: &Value) -> Option<usize> {
+    before.get(at).filter(|before| before.get("type") == wanted.get("type")).map(|_| at)
+}
+
+/// Says of a stage or group, and of its gates, what is gone.
+fn drop_kept(before: &Value, wanted: &mut Value) {
+    let gone = KEPT.into_iter().filter(|key| before.get(key).is_some());
+    if let Value::Object(wanted) = wanted {
+        gone.for_each(|key| {
+            wanted.entry(key).or_insert(Value::Null);
+        });
+    }
+    for side in ["beforeGates", "afterGates"] {
+        let Some(gates) = wanted.get_mut(side) else { continue };
+        each(&before[side], gates, by_place, &mut |before, gate| {
+            for path in KEPT_OF_GATES.into_iter().filter(|path| before.pointer(path).is_some()) {
+                let Some((parent, key)) = path.rsplit_once('/') else { continue };
+                if let Some(Value::Object(parent)) = gate.pointer_mut(parent) {
+                    parent.entry(key).or_insert(Value::Null);
+                }
+            }
+        });
+    }
 }
 
 /// What of a resource its owner decides: without what the server adds, and without what is empty.
@@ -352,6 +418,41 @@ location: local
         assert_eq!(essence(&there, &wanted), essence(&wanted, &wanted));
         let less = json!({"properties": {"clusterResourceId": "x", "labels": {"a": "b"}}});
         assert_ne!(essence(&there, &less), essence(&less, &less), "a group that is taken away is a change");
+    }
+
+    #[test]
+    fn what_only_the_server_has_is_said_to_be_gone() {
+        let strategy = |stage: Value| json!({"properties": {"strategy": {"stages": [stage]}}});
+        let start = |more: Value| {
+            let mut gate = json!({"type": "ScheduledStart", "scheduledStartConfiguration": {"startDay": "Friday"}});
+            gate["scheduledStartConfiguration"]
+                .as_object_mut()
+                .expect("map")
+                .extend(more.as_object().cloned().expect("map"));
+            gate
+        };
+        let approval = |more: Value| {
+            let mut gate = json!({"type": "Approval"});
+            gate.as_object_mut().expect("map").extend(more.as_object().cloned().expect("map"));
+            gate
+        };
+        let policy = json!({"approvalPolicy": {"approvers": 2}});
+        let before = strategy(json!({"name": "a", "strict": true, "maxAllowedFailures": "1",
+            "beforeGates": [approval(policy.clone()), start(json!({"timeZone": "Europe/Rome"}))],
+            "groups": [{"name": "g", "minSuccess": "5", "afterGates": [approval(policy.clone())]}, {"name": "h", "strict": true}]}));
+        let wanted = strategy(json!({"name": "a", "maxAllowedFailures": "1",
+            "beforeGates": [approval(json!({})), start(json!({"utcOffset": "+01:00"}))],
+            "groups": [{"name": "g", "minSuccess": "7", "afterGates": [approval(json!({}))]}, {"name": "new"}]}));
+        let none = json!({"approvalPolicy": null});
+        let expect = strategy(json!({"name": "a", "strict": null, "maxAllowedFailures": "1",
+            "beforeGates": [approval(none.clone()), start(json!({"utcOffset": "+01:00", "timeZone": null}))],
+            "groups": [{"name": "g", "minSuccess": "7", "afterGates": [approval(none)]}, {"name": "new"}]}));
+        assert_eq!(without_the_rest(&before, &wanted), expect);
+        assert_eq!(without_the_rest(&before, &before), before, "what is said stays as it is said");
+        let moved = strategy(json!({"name": "b", "beforeGates": [approval(json!({}))]}));
+        assert_eq!(without_the_rest(&before, &moved), moved, "what is new has nothing to lose");
+        let fleet = json!({"location": "local"});
+        assert_eq!(without_the_rest(&fleet, &fleet), fleet);
     }
 
     #[test]

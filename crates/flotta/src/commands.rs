@@ -18,11 +18,11 @@ use crate::{
     },
     failure::{Failure, Kind as Blame},
     output::{self, Format, say},
-    retry, watch,
+    retry, watch, why,
 };
 
 /// A client for what flags, environment and contexts say.
-fn connect(connection: &Connection) -> Result<Api, Failure> {
+pub fn connect(connection: &Connection) -> Result<Api, Failure> {
     Api::new(resolve(connection, &Config::read(&own_config_path()?)?)?)
 }
 
@@ -90,6 +90,7 @@ pub async fn run(command: RunCommand) -> Result<(), Failure> {
             let report = api.act(Kind::Run, name.as_str(), "check", None, &Write::default()).await?;
             check::show(format, name.as_str(), &report.body)
         }
+        RunVerb::Why { name, part } => why::why(&api, format, name.as_str(), &part).await,
         RunVerb::Show { name } => show_run(&api, format, name.as_str()).await,
         RunVerb::List => list(&api, format, Kind::Run).await,
         RunVerb::Start { name, write } => act(&api, format, name.as_str(), "start", None, &write).await,

@@ -28,13 +28,22 @@ const SELECTOR: Shape = Fields(&[("byLabel", Any)]);
 const GATE: Shape = Fields(&[
     ("displayName", Any),
     ("type", Any),
-    ("scheduledStartConfiguration", Fields(&[("startDay", Any), ("startTime", Any), ("utcOffset", Any)])),
+    (
+        "scheduledStartConfiguration",
+        Fields(&[("startDay", Any), ("startTime", Any), ("utcOffset", Any), ("timeZone", Any)]),
+    ),
+    (
+        "approvalPolicy",
+        Fields(&[("approvers", Any), ("expiresAfterSeconds", Any), ("creatorMayApprove", Any), ("rejectable", Any)]),
+    ),
 ]);
 const GROUP: Shape = Fields(&[
     ("name", Any),
     ("memberSelector", SELECTOR),
     ("maxConcurrency", Any),
     ("maxAllowedFailures", Any),
+    ("strict", Any),
+    ("minSuccess", Any),
     ("beforeGates", List(&GATE)),
     ("afterGates", List(&GATE)),
 ]);
@@ -44,6 +53,8 @@ const STAGE: Shape = Fields(&[
     ("memberSelector", SELECTOR),
     ("maxConcurrency", Any),
     ("maxAllowedFailures", Any),
+    ("strict", Any),
+    ("minSuccess", Any),
     ("afterStageWaitInSeconds", Any),
     ("beforeGates", List(&GATE)),
     ("afterGates", List(&GATE)),
@@ -122,6 +133,7 @@ pub fn document(kind: Kind) -> Shape {
         Kind::Member => document!(MEMBER_PROPERTIES),
         Kind::Strategy => document!(STRATEGY_PROPERTIES),
         Kind::Run => document!(RUN_PROPERTIES),
+        Kind::Gate => document!(Any),
     }
 }
 

@@ -8,12 +8,14 @@ mod commands;
 mod demo;
 mod failure;
 mod fields;
+mod gates;
 mod output;
 mod retry;
 mod serve;
 mod simulator;
 mod throughput;
 mod watch;
+mod why;
 
 use std::process::ExitCode;
 
@@ -60,6 +62,7 @@ async fn carry_out(command: Command) -> Result<(), Failure> {
         Command::Member(command) => commands::member(command).await,
         Command::Strategy(command) => commands::strategy(command).await,
         Command::Run(command) => commands::run(command).await,
+        Command::Gate(command) => gates::gate(command).await,
         Command::Apply(command) => commands::apply(command).await,
         Command::Context(command) => commands::context(command),
         Command::Completion { shell } => {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::{
     client::resources::Kind,
     failure::{Failure, Kind as Blame},
+    gates,
 };
 
 /// How an answer is shown.
@@ -111,6 +112,7 @@ pub fn table(kind: Kind, values: &[Value], width: Option<u16>) -> String {
         Kind::Fleet => grid(["NAME", "LOCATION", "STATE", "TAGS"], rows.map(fleet_row), width),
         Kind::Member => grid(["NAME", "GROUP", "STATE", "CLUSTER", "LABELS"], rows.map(member_row), width),
         Kind::Strategy => grid(["NAME", "STAGES"], rows.map(strategy_row), width),
+        Kind::Gate => grid(gates::HEAD, rows.map(gates::row), width),
         Kind::Run => grid(["NAME", "TYPE", "VERSION", "STATE", "DONE", "STARTED"], rows.map(run_row), width),
     }
 }
@@ -168,7 +170,7 @@ fn run_row(run: &Value) -> [String; 6] {
 }
 
 /// A time as people read it; what is no time stays as it is.
-fn to_the_second(time: String) -> String {
+pub fn to_the_second(time: String) -> String {
     time.parse::<jiff::Timestamp>().map_or(time, |at| format!("{at:.0}"))
 }
 

@@ -24,6 +24,8 @@ type Answer = (u16, Vec<(&'static str, String)>, Value);
 struct Fake {
     answers: Arc<Mutex<BTreeMap<String, Vec<Answer>>>>,
     asked: Arc<Mutex<Vec<(String, Value)>>>,
+    /// Who asked.
+    users: Arc<Mutex<Vec<String>>>,
 }
 
 impl Fake {
@@ -46,6 +48,10 @@ impl Fake {
         asked.iter().find(|(asked, _)| asked == call).map(|(_, body)| body.clone()).expect("was asked")
     }
 
+    fn users(&self) -> Vec<String> {
+        std::mem::take(&mut self.users.lock().expect("lock"))
+    }
+
     async fn listen(&self) -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let address = listener.local_addr().expect("address");
@@ -60,6 +66,8 @@ async fn reply(State(fake): State<Fake>, request: Request) -> Response {
     let if_match = request.headers().get("if-match").and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned();
     let condition = if if_match.is_empty() { String::new() } else { format!(" if {if_match}") };
     let call = format!("{} {uri}{condition}", request.method());
+    let user = request.headers().get("x-ms-client-principal-name").and_then(|name| name.to_str().ok());
+    fake.users.lock().expect("lock").push(user.unwrap_or("nobody").to_owned());
     let bytes = to_bytes(request.into_body(), 1 << 20).await.expect("body");
     let body = serde_json::from_slice(&bytes).unwrap_or_default();
     fake.asked.lock().expect("lock").push((call.clone(), body));
@@ -357,6 +365,143 @@ async fn a_dry_run_creates_nothing_and_tells_where_a_server_did() {
     assert_eq!(code(&output), 2, "{}", err(&output));
 }
 
+fn gate(id: &str, group: Option<&str>) -> Value {
+    let place = json!({"name": "up", "stage": "prod", "group": group, "timing": "Before"});
+    json!({"name": id, "properties": {"displayName": "go", "gateType": "Approval", "state": "Pending",
+        "target": {"updateRunProperties": place}}})
+}
+
+const ONE: &str = "62b62d86-0824-4358-a380-ebba5ed54a71";
+const TWO: &str = "62c00000-0824-4358-a380-ebba5ed54a71";
+const GATES: &str = "GET /shop/gates&explain=true";
+const PENDING: &str = "GET /shop/gates&explain=true&%24filter=state+eq+%27Pending%27";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_is_named_by_its_id_the_first_letters_of_it_or_where_it_stands() {
+    let fake = Fake::default();
+    let listed = json!({"value": [gate(ONE, None), gate(TWO, Some("eu"))]});
+    fake.answer(GATES, 200, listed.clone());
+    fake.answer(PENDING, 200, listed);
+    for id in [ONE, TWO] {
+        let mut open = gate(id, None);
+        open["properties"]["state"] = "Completed".into();
+        fake.answer(&format!("PATCH /shop/gates/{id}"), 200, open);
+    }
+    let server = fake.listen().await;
+    for (named, id) in [(ONE, ONE), ("62B6", ONE), ("62c", TWO), ("--run up --group eu", TWO)] {
+        let before = fake.asked().len();
+        let output = flotta(&server, &format!("gate approve {named}")).await;
+        assert_eq!((code(&output), err(&output).as_str()), (0, ""), "{named}");
+        assert_eq!(
+            out(&output),
+            "approval 'go' before stage 'prod' is open: run 'up' goes on unless something else holds it\n"
+        );
+        let asked = fake.asked().split_off(before);
+        assert_eq!(asked.last(), Some(&format!("PATCH /shop/gates/{id}")), "{named}");
+        assert_eq!(fake.body(&format!("PATCH /shop/gates/{id}")), json!({"properties": {"state": "Completed"}}));
+    }
+    for (named, says) in [
+        ("62", "there are 2 gates with an id that begins with '62'"),
+        ("--run up --stage prod", "there are 2 gates at which the run waits there"),
+        ("ff", "there is no gate with an id that begins with 'ff'"),
+        ("--run other", "there is no gate at which the run waits there"),
+    ] {
+        let output = flotta(&server, &format!("gate approve {named}")).await;
+        assert_eq!(code(&output), 2, "{named}");
+        assert!(err(&output).contains(says), "{named}: {}", err(&output));
+        assert_eq!(
+            err(&output).contains(&format!("{TWO} approval 'go' before group 'eu' of run 'up'")),
+            says.contains('2')
+        );
+    }
+    for wrong in ["gate approve", "gate approve 62 --run up", "gate approve --stage prod", "gate list --state Open"] {
+        assert_eq!(code(&flotta(&server, wrong).await), 2, "{wrong}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rejection_carries_its_words_and_who_says_them() {
+    let fake = Fake::default();
+    let call = format!("PATCH /shop/gates/{ONE} if \"7\"");
+    let mut rejected = gate(ONE, Some("eu"));
+    rejected["properties"]["rejection"] = json!({"by": "ann", "comment": "no"});
+    fake.answer(&call, 200, rejected);
+    let server = fake.listen().await;
+    let output = flotta(&server, &format!("gate reject {ONE} --comment no --as ann --if-match \"7\"")).await;
+    assert_eq!((code(&output), err(&output).as_str()), (0, ""));
+    assert!(out(&output).starts_with("ann rejected approval 'go' before group 'eu': run 'up' comes to a halt"));
+    assert_eq!(fake.body(&call), json!({"properties": {"decision": "Rejected", "comment": "no"}}));
+    assert_eq!(fake.users(), ["ann"]);
+    for (env, expect) in [
+        (vec![("USER", "zoe")], "zoe"),
+        (vec![("LOGNAME", "kim")], "kim"),
+        (vec![("USER", "zoe"), ("FLOTTA_USER", "ann@example.com")], "ann@example.com"),
+        (vec![("USER", "Zoë")], "nobody"), // a name that no header carries is not sent
+        (vec![], "nobody"),
+    ] {
+        flotta_in(&server, "gate list", &env).await;
+        assert_eq!(fake.users(), [expect], "{env:?}");
+    }
+    let output = flotta_in(&server, "gate list", &[("FLOTTA_USER", "Zoë")]).await;
+    assert_eq!(code(&output), 2, "{}", err(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gates_are_listed_by_state_type_and_run() {
+    let fake = Fake::default();
+    let call = "GET /shop/gates&explain=true&%24filter=state+eq+%27Pending%27+and+gateType+eq+%27Approval%27";
+    let mut other = gate(TWO, None);
+    other["properties"]["target"]["updateRunProperties"]["name"] = "other".into();
+    fake.answer(call, 200, json!({"value": [gate(ONE, Some("eu")), other]}));
+    let server = fake.listen().await;
+    let output = flotta(&server, "gate list --state pending --type approval --run up").await;
+    assert_eq!((code(&output), err(&output).as_str()), (0, ""));
+    let shown = out(&output);
+    let words: Vec<Vec<&str>> =
+        shown.lines().map(|line| line.split("   ").map(str::trim).filter(|w| !w.is_empty()).collect()).collect();
+    assert_eq!(words[0], ["ID", "NAME", "TYPE", "RUN", "WHERE", "STATE", "SINCE", "DUE", "APPROVALS"]);
+    assert_eq!(words[1..], [["62b62d86", "go", "Approval", "up", "before group eu", "Pending", "-", "-", "0 of 1"]]);
+    fake.answer(GATES, 200, json!({"value": []}));
+    assert_eq!(out(&flotta(&server, "gate list").await), "no gates found\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn why_tells_what_holds_and_how_to_open_a_gate() {
+    let fake = Fake::default();
+    let ask = "GET /shop/updateRuns/up/waitingOn";
+    let held = json!({"why": {"Gate": {"of": "prod", "gate": "approval 'go' before stage 'prod'"}}, "members": 3});
+    let now = || vec![("x-flotta-time", "2026-01-01T00:00:00Z".to_owned())];
+    fake.answer_with(ask, 200, now(), json!({"state": "Pending", "value": [held]}));
+    let window = json!({"why": "Window", "until": "2026-01-02T02:00:00Z", "members": 1});
+    fake.answer_with(
+        &format!("{ask}&member=m"),
+        200,
+        now(),
+        json!({"state": "Pending", "value": [window], "earliest": "2026-01-02T02:00:00Z"}),
+    );
+    fake.answer(&format!("{ask}&stage=done"), 200, json!({"state": "Completed", "value": []}));
+    fake.answer(&format!("{ask}&group=busy"), 200, json!({"state": "Running", "value": []}));
+    fake.answer(PENDING, 200, json!({"value": [gate(ONE, None), gate(TWO, Some("eu"))]}));
+    let server = fake.listen().await;
+    for (line, expect) in [
+        (
+            "run why up",
+            "run 'up' is Pending, waiting\n  - 3 members for approval 'go' before stage 'prod'\n      to open it: flotta gate approve 62b62d86\n",
+        ),
+        (
+            "run why up m",
+            "member 'm' is Pending, waiting\n  - for a maintenance window to open, in 1d 02h at the earliest (Fri 2026-01-02 02:00 UTC)\nit can move in 1d 02h at the earliest (Fri 2026-01-02 02:00 UTC)\n",
+        ),
+        ("run why up --stage done", "stage 'done' is Completed: it is done\n"),
+        ("run why up --group busy", "group 'busy' is Running: it moves\n"),
+    ] {
+        let output = flotta(&server, line).await;
+        assert_eq!((code(&output), err(&output).as_str(), out(&output).as_str()), (0, "", expect), "{line}");
+    }
+    assert_eq!(code(&flotta(&server, "run why up m --stage done").await), 2);
+    assert_eq!(code(&flotta(&server, "run why other").await), 3);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn skip_takes_several_targets_and_if_match_is_sent() {
     let fake = Fake::default();
@@ -531,6 +676,10 @@ async fn help_is_as_it_was_written() {
         "run start",
         "run retry",
         "run watch",
+        "run why",
+        "gate",
+        "gate list",
+        "gate approve",
         "apply",
         "context",
         "demo",

@@ -13,7 +13,7 @@ use flotta_orchestrator::{
 };
 use flotta_store::Collection;
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{Call, documents::Stored, fleets, reply::Reply, runs};
@@ -43,7 +43,12 @@ async fn get(call: &Call, fleet: &FleetRef, id: &Uuid) -> Result<Stored<GateReco
 fn render(call: &Call, fleet: &FleetRef, record: &GateRecord) -> Value {
     let id = format!("{}/gates/{}", fleet.id(), record.gate.id);
     let run = format!("{}/updateRuns/{}", fleet.id(), record.run.name());
-    gate::render(&record.gate, &id, &run, &record.etag(), call.version)
+    let mut shown = gate::render(&record.gate, &id, &run, &record.etag(), call.version);
+    // ARM has no place for it: only a run's tree tells since when its gates are waited for.
+    if let (Some("true"), Some(at)) = (call.query.get("explain"), record.gate.gate.times().started) {
+        shown["properties"]["reachedAt"] = json!(at);
+    }
+    shown
 }
 
 /// Approves or rejects, and answers with the gate as it is then.

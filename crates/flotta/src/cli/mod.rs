@@ -1,6 +1,7 @@
 //! The command line: what can be said, and how it is explained. Nothing here does anything.
 
 mod contexts;
+mod gates;
 mod resources;
 mod runs;
 
@@ -12,8 +13,9 @@ use flotta_model::{FleetName, Name};
 
 pub use self::{
     contexts::{ContextCommand, ContextVerb},
+    gates::{GateCommand, GateVerb, Which},
     resources::{FleetCommand, FleetVerb, MemberCommand, MemberVerb, StrategyCommand, StrategyVerb},
-    runs::{NewRun, Retry, RunCommand, RunVerb, Skip, word},
+    runs::{NewRun, Part, Retry, RunCommand, RunVerb, Skip, word},
 };
 
 use crate::{demo::DemoArgs, output::Format, serve::ServeArgs, simulator::SimulatorArgs, throughput::ThroughputArgs};
@@ -63,6 +65,8 @@ pub enum Command {
     Strategy(StrategyCommand),
     /// Update runs: one rollout of a version or node image
     Run(RunCommand),
+    /// Gates: what runs wait for people or a time at
+    Gate(GateCommand),
     /// Create or update whatever a file describes
     Apply(ApplyCommand),
     /// Remember servers and fleets, so that nobody types them twice
@@ -93,6 +97,9 @@ pub struct Connection {
     /// Context to take the rest from [default: the one in use, else the only one]
     #[arg(long, global = true, env = "FLOTTA_CONTEXT", value_name = "NAME", help_heading = CONNECTION, hide_env_values = true)]
     pub context: Option<Name>,
+    /// Who you are [default: the user of this machine]
+    #[arg(long = "as", global = true, env = "FLOTTA_USER", value_name = "NAME", value_parser = user, help_heading = CONNECTION, hide_env_values = true)]
+    pub user: Option<String>,
     /// Version of the API to speak
     #[arg(long, global = true, value_name = "VERSION", default_value = API_VERSION, help_heading = CONNECTION)]
     pub api_version: String,
@@ -102,6 +109,18 @@ pub struct Connection {
 }
 
 const CONNECTION: &str = "Connection and output";
+
+/// The longest name of a user, as the server takes it.
+const LONGEST_USER: usize = 100;
+
+/// A name that a header can carry.
+pub fn user(text: &str) -> Result<String, String> {
+    let visible = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    match text.trim() {
+        name if visible && (1..=LONGEST_USER).contains(&name.len()) => Ok(name.to_owned()),
+        _ => Err(format!("use 1 to {LONGEST_USER} visible ASCII characters, such as ann@example.com")),
+    }
+}
 
 /// How a write is made.
 #[derive(Clone, Debug, Default, Args)]

@@ -13,6 +13,7 @@ use super::{Connection, Write};
   flotta run create up-1-34 --type Full --kubernetes-version 1.34.2 --strategy careful
   flotta run check up-1-34 && flotta run start up-1-34
   flotta run watch up-1-34
+  flotta run why up-1-34 shop-eu-1
   flotta run skip up-1-34 --member shop-eu-1 --after-stage-wait canary
   flotta run stop up-1-34
   flotta run retry up-1-34 --start")]
@@ -162,6 +163,38 @@ Exit codes: 0 where there are at most notes, 5 where there are warnings, 1 where
 Example:
   flotta run check up-1-34 && flotta run start up-1-34";
 
+const WHY_HELP: &str = "\
+Of a member every rule is told that holds it, and when all of them can have given way at the
+earliest; of more than one member, how many wait for what. Changes nothing; exit code 0.
+
+Examples:
+  flotta run why up-1-34
+  flotta run why up-1-34 shop-eu-1
+  flotta run why up-1-34 --group eu";
+
+/// A part of a run.
+#[derive(Clone, Debug, Default, Args)]
+#[command(group(clap::ArgGroup::new("part").multiple(false)))]
+pub struct Part {
+    /// Member to ask about [default: the whole run]
+    #[arg(group = "part", value_name = "MEMBER")]
+    pub member: Option<Name>,
+    /// Stage to ask about
+    #[arg(long, group = "part", value_name = "NAME")]
+    pub stage: Option<Name>,
+    /// Group to ask about
+    #[arg(long, group = "part", value_name = "NAME")]
+    pub group: Option<Name>,
+}
+
+impl Part {
+    /// Kind and name of the part; none where all is meant.
+    pub fn asked(&self) -> Option<(&'static str, &str)> {
+        let parts = [("member", &self.member), ("stage", &self.stage), ("group", &self.group)];
+        parts.into_iter().find_map(|(kind, name)| Some((kind, name.as_ref()?.as_str())))
+    }
+}
+
 /// What to do with runs.
 #[derive(Debug, Subcommand)]
 pub enum RunVerb {
@@ -172,6 +205,15 @@ pub enum RunVerb {
     Check {
         /// The run.
         name: Name,
+    },
+    /// Tell why a run, or a part of it, does not move, and when it can at the earliest
+    #[command(after_help = WHY_HELP)]
+    Why {
+        /// The run.
+        name: Name,
+        /// The part.
+        #[command(flatten)]
+        part: Part,
     },
     /// Show how far a run is
     Show {

@@ -68,6 +68,8 @@ pub struct Target {
     pub resource_group: String,
     /// The fleet, where one is named.
     pub fleet: Option<FleetName>,
+    /// Who asks.
+    pub user: Option<String>,
     /// The version of the API.
     pub api_version: String,
 }
@@ -168,8 +170,15 @@ pub fn resolve(given: &Connection, config: &Config) -> Result<Target, Failure> {
         subscription: or(&given.subscription, context.subscription, DEFAULT_SUBSCRIPTION),
         resource_group: or(&given.resource_group, context.resource_group, DEFAULT_RESOURCE_GROUP),
         fleet: given.fleet.clone().or(context.fleet),
+        user: given.user.clone().or_else(machine_user),
         api_version: given.api_version.clone(),
     })
+}
+
+/// The user of this machine, where its name is one that can be sent.
+fn machine_user() -> Option<String> {
+    let name = |variable: &&str| std::env::var(variable).ok().and_then(|name| crate::cli::user(&name).ok());
+    ["USER", "LOGNAME"].iter().find_map(name)
 }
 
 /// A server's URL, parsed.

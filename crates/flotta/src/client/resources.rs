@@ -24,10 +24,12 @@ pub enum Kind {
     Strategy,
     /// An update run.
     Run,
+    /// A gate of a run; nobody makes one.
+    Gate,
 }
 
 impl Kind {
-    /// All of them.
+    /// Those that people make.
     pub const ALL: [Self; 4] = [Self::Fleet, Self::Member, Self::Strategy, Self::Run];
 
     /// As people say it.
@@ -37,6 +39,7 @@ impl Kind {
             Self::Member => "member",
             Self::Strategy => "strategy",
             Self::Run => "run",
+            Self::Gate => "gate",
         }
     }
 
@@ -47,6 +50,7 @@ impl Kind {
             Self::Member => "members",
             Self::Strategy => "strategies",
             Self::Run => "runs",
+            Self::Gate => "gates",
         }
     }
 
@@ -57,6 +61,7 @@ impl Kind {
             Self::Member => "FleetMember",
             Self::Strategy => "UpdateStrategy",
             Self::Run => "UpdateRun",
+            Self::Gate => "Gate",
         }
     }
 
@@ -67,6 +72,7 @@ impl Kind {
             Self::Member => "Microsoft.ContainerService/fleets/members",
             Self::Strategy => "Microsoft.ContainerService/fleets/updateStrategies",
             Self::Run => "Microsoft.ContainerService/fleets/updateRuns",
+            Self::Gate => "Microsoft.ContainerService/fleets/gates",
         }
     }
 
@@ -76,6 +82,7 @@ impl Kind {
             Self::Member => Some("members"),
             Self::Strategy => Some("updateStrategies"),
             Self::Run => Some("updateRuns"),
+            Self::Gate => Some("gates"),
         }
     }
 }

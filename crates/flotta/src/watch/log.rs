@@ -73,8 +73,7 @@ impl Log {
 
     fn gates(&mut self, lines: &mut Vec<String>, gates: &[Gate], of: &str) {
         for gate in gates {
-            let name = gate.display_name.as_deref().unwrap_or("without a name");
-            self.note(lines, format!("gate '{name}' of {of}"), gate.status.state, String::new());
+            self.note(lines, format!("{} of {of}", gate.named()), gate.status.state, gate.way().unwrap_or_default());
         }
     }
 

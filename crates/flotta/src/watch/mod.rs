@@ -8,7 +8,7 @@ mod summary;
 mod tests;
 mod text;
 mod tree;
-mod waiting;
+pub mod waiting;
 
 use std::{
     io::{IsTerminal, Write},
@@ -92,7 +92,7 @@ pub async fn show(api: &Api, name: &str) -> Result<(), Failure> {
 }
 
 /// The domain time that an answer tells, else the wall clock's.
-fn domain_time(header: Option<&str>) -> Timestamp {
+pub fn domain_time(header: Option<&str>) -> Timestamp {
     header.and_then(|time| time.parse().ok()).unwrap_or_else(Timestamp::now)
 }
 

@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::gates::short;
+
 /// A state of a run, stage, group, member, gate or wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum State {
@@ -160,8 +162,23 @@ impl Member {
 pub struct Gate {
     /// What it is called.
     pub display_name: Option<String>,
+    /// Its ARM id, once the run has come to it.
+    pub gate_id: Option<String>,
     /// How it stands.
     pub status: Status,
+}
+
+impl Gate {
+    /// The name in quotes, where it has one.
+    pub fn named(&self) -> String {
+        self.display_name.as_ref().map_or_else(|| "gate".to_owned(), |name| format!("gate '{name}'"))
+    }
+
+    /// How to open it, where it is closed.
+    pub fn way(&self) -> Option<String> {
+        let id = self.gate_id.as_ref().filter(|_| self.status.state == State::Pending)?;
+        Some(format!("to open it: flotta gate approve {}", short(id.rsplit('/').next().unwrap_or_default())))
+    }
 }
 
 /// The wait after a stage.
@@ -237,11 +254,25 @@ impl Run {
             "" => upgrade.to_owned(),
             version => format!("{upgrade} to {version}"),
         };
-        Ok(Self {
+        let mut run = Self {
             name: text("/name").to_owned(),
             goal,
             status: part("/properties/status/status").map(Status::deserialize).transpose()?.unwrap_or_default(),
             stages: part("/properties/status/stages").map(Vec::deserialize).transpose()?.unwrap_or_default(),
+        };
+        // What was rejected or has expired cannot be approved before the run is started again.
+        let code = run.status.error.as_ref().and_then(|error| error.code.as_deref());
+        if matches!(code, Some("GateRejected" | "GateExpired")) {
+            run.gates_mut().for_each(|gate| gate.gate_id = None);
+        }
+        Ok(run)
+    }
+
+    fn gates_mut(&mut self) -> impl Iterator<Item = &mut Gate> {
+        self.stages.iter_mut().flat_map(|stage| {
+            let groups = stage.groups.iter_mut();
+            let of_groups = groups.flat_map(|group| group.before_gates.iter_mut().chain(&mut group.after_gates));
+            stage.before_gates.iter_mut().chain(&mut stage.after_gates).chain(of_groups)
         })
     }
 

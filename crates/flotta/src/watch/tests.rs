@@ -255,3 +255,25 @@ fn a_run_without_status_is_read_too() {
     let run = Run::read(&json!({"name": "a"})).expect("run");
     assert_eq!((run.status.state, run.stages.len()), (State::NotStarted, 0));
 }
+
+#[test]
+fn a_closed_gate_tells_how_to_open_it_unless_it_has_stopped_the_run() {
+    let gate = json!([{"displayName": "go", "gateId": "/fleets/f/gates/62b62d86-0824-4358-a380-ebba5ed54a71",
+        "status": {"state": "Pending", "startTime": "2026-01-01T01:00:00Z"}}]);
+    let stage = json!([{"name": "prod", "status": {"state": "Pending"}, "beforeGates": gate,
+        "groups": [{"name": "eu", "status": {"state": "NotStarted"}, "members": many("eu", &["NotStarted"])}]}]);
+    let mut value = run("Pending", stage);
+    let room = Room { width: 100, height: 20 };
+    let shown = |value: &Value| {
+        let run = Run::read(value).expect("run");
+        let lines = render::view(&run, &[], now(), room).into_iter().map(|line| line.paint(room.width, false));
+        (lines.collect::<Vec<_>>().join("\n"), Log::default().changes(&run, &[], now()).join("\n"))
+    };
+    let way = "to open it: flotta gate approve 62b62d86";
+    let (view, log) = shown(&value);
+    assert!(view.contains(&format!("… gate 'go' is closed; {way}")), "{view}");
+    assert!(log.contains(&format!("gate 'go' of stage prod: Pending: {way}")), "{log}");
+    value["properties"]["status"]["status"]["error"] = json!({"code": "GateRejected", "message": "no"});
+    let (view, log) = shown(&value);
+    assert!(view.contains("gate 'go' is closed") && !view.contains(way) && !log.contains(way), "{view}\n{log}");
+}

@@ -160,8 +160,8 @@ fn bar(line: Line, counts: Counts, width: usize) -> Line {
 fn gates(gates: &[Gate], indent: &str) -> Vec<Row> {
     let closed = gates.iter().filter(|gate| gate.status.state == State::Pending);
     let line = |gate: &Gate| {
-        let name = gate.display_name.as_deref().unwrap_or("without a name");
-        let line = Line::new(Ink::Held, format!("{indent}… gate '{name}' is closed"));
+        let way = gate.way().map(|way| format!("; {way}")).unwrap_or_default();
+        let line = Line::new(Ink::Held, format!("{indent}… {} is closed", gate.named())).and(Ink::Plain, way);
         Row { line, interest: Interest::Moves }
     };
     closed.map(line).collect()

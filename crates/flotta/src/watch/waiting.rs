@@ -18,19 +18,33 @@ pub fn sentences(waiting: &[Value], now: Timestamp, most: usize) -> Vec<String> 
 }
 
 /// A reason as a sentence, such as `14 members for a slot in 'prod' (3 at once)`.
-fn sentence(reason: &Value, now: Timestamp) -> String {
-    let why = reason.get("message").or_else(|| reason.get("why")).unwrap_or(reason);
+pub fn sentence(reason: &Value, now: Timestamp) -> String {
     let members = match reason.get("members").and_then(Value::as_u64).unwrap_or(0) {
         0 => String::new(),
         1 => "1 member ".into(),
         count => format!("{count} members "),
     };
+    format!("{members}{}", own(reason, now))
+}
+
+/// A reason as a sentence about one thing.
+pub fn own(reason: &Value, now: Timestamp) -> String {
+    let why = reason.get("message").or_else(|| reason.get("why")).unwrap_or(reason);
     let until = reason.get("until").and_then(Value::as_str).and_then(|until| until.parse::<Timestamp>().ok());
-    let until = until.map(|until| match until > now {
-        true => format!(", in {} at the earliest", duration(now, until)),
-        false => ", due now".into(),
-    });
-    format!("{members}{}{}", phrase(why), until.unwrap_or_default())
+    match (why, until) {
+        (Value::String(word), None) if word == "Window" => "for a maintenance window that never opens".into(),
+        (why, Some(until)) => format!("{}, {}", phrase(why), when(until, now)),
+        (why, None) => phrase(why),
+    }
+}
+
+/// When something can happen at the earliest; with the time itself where that is not close.
+pub fn when(until: Timestamp, now: Timestamp) -> String {
+    match until.duration_since(now).as_secs() {
+        ..=0 => "due now".into(),
+        1..3600 => format!("in {} at the earliest", duration(now, until)),
+        _ => format!("in {} at the earliest ({})", duration(now, until), until.strftime("%a %Y-%m-%d %H:%M UTC")),
+    }
 }
 
 fn phrase(why: &Value) -> String {
@@ -50,6 +64,8 @@ fn plain(word: &str) -> String {
         "Stopped" => "because the run was stopped",
         "Failed" => "because the run failed",
         "ResolvingTarget" => "until a region of the run offers a patch of the version to go to",
+        "Window" => "for a maintenance window to open",
+        "ReadingWindows" => "for maintenance windows to be read",
         other => other,
     };
     known.to_owned()
@@ -63,9 +79,12 @@ fn with(kind: &str, about: &Value) -> String {
     };
     match (kind, about) {
         ("EarlierStage", Value::String(stage)) => format!("for stage '{stage}', which comes earlier"),
-        ("Gate", Value::String(of)) => format!("for a gate of '{of}'"),
+        ("Gate", _) => format!("for {}", text("gate")),
         ("StageWait", Value::String(stage)) => format!("for the wait after stage '{stage}'"),
         ("Slot", _) => format!("for a slot in '{}' ({} at once)", text("of"), text("limit")),
+        ("FailureLimit", _) if text("failures") == text("limit") => {
+            format!("because '{}' has used up its strict budget of {} failures", text("of"), text("limit"))
+        }
         ("FailureLimit", _) => {
             format!(
                 "because '{}' has {} failures, more than its limit of {}",
@@ -124,6 +143,25 @@ mod tests {
             ),
             (json!({"why": {"Held": {"Claimed": {"by": "f/up"}}}, "members": 2}), "2 members held: held by run f/up"),
             (json!({"why": {"Held": "Throttled"}, "members": 2}), "2 members held: the provider asked to slow down"),
+            (
+                json!({"why": {"Gate": {"of": "prod", "gate": "approval 'go' before stage 'prod'"}}, "members": 3}),
+                "3 members for approval 'go' before stage 'prod'",
+            ),
+            (
+                json!({"why": {"Gate": {"of": "prod", "gate": "scheduled start before stage 'prod'"}}, "members": 0,
+                    "until": "2026-01-03T02:00:00Z"}),
+                "for scheduled start before stage 'prod', in 2d 02h at the earliest (Sat 2026-01-03 02:00 UTC)",
+            ),
+            (
+                json!({"why": "Window", "until": "2026-01-01T02:00:00Z", "members": 9}),
+                "9 members for a maintenance window to open, in 2h 00m at the earliest (Thu 2026-01-01 02:00 UTC)",
+            ),
+            (json!({"why": "Window", "members": 1}), "1 member for a maintenance window that never opens"),
+            (json!({"why": "ReadingWindows", "members": 4}), "4 members for maintenance windows to be read"),
+            (
+                json!({"why": {"FailureLimit": {"of": "eu", "failures": 2, "limit": 2}}, "members": 4}),
+                "4 members because 'eu' has used up its strict budget of 2 failures",
+            ),
             (json!({"why": {"Held": {"Eclipse": "moon"}}, "members": 2}), "2 members held: Eclipse: moon"),
             (json!({"why": "waiting for the moon", "members": 2}), "2 members waiting for the moon"),
             (

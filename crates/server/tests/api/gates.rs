@@ -109,10 +109,12 @@ async fn a6_a_gate_is_there_once_it_is_reached_and_says_what_it_is() {
     assert_eq!(gate, expect, "without systemData: it is nobody's until somebody decides");
     assert!(gate["eTag"].as_str().is_some_and(|etag| etag.starts_with('"')));
     assert_eq!(world.get(&path(&gate)).await, gate);
+    let explained = world.get(&format!("{}?explain=true", path(&gate))).await;
+    assert_eq!(list(&world, "?explain=true").await, std::slice::from_ref(&explained));
     let run = world.get("/updateRuns/r1").await;
     let shown = &stage_of(&run)["beforeGates"][0];
     assert_eq!((&shown["gateId"], &shown["status"]["state"]), (&gate["id"], &json!("Pending")));
-    assert!(time(&shown["status"]["startTime"]) <= world.clock.now());
+    assert_eq!(explained["properties"]["reachedAt"], shown["status"]["startTime"], "since when, for who asks");
     assert_eq!((state_of(&run), &stage_of(&run)["status"]), ("Pending", &json!({"state": "Pending"})));
 }
 
