@@ -3,6 +3,7 @@
 mod bench;
 mod budgets;
 mod check;
+mod gates;
 mod holds;
 mod limits;
 mod rollup;
