@@ -3,10 +3,15 @@
 
 use std::{collections::BTreeMap, fmt::Write, iter};
 
+use reqwest::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
+    client::{
+        http::{Api, Request},
+        resources::Kind as Resource,
+    },
     failure::{Failure, Kind},
     output::{self, Format, say},
 };
@@ -56,6 +61,30 @@ const OUTCOMES: [(&str, &str); 5] = [
     ("Skipped", "would be skipped"),
     ("Upgrades", "would be upgraded"),
 ];
+
+/// Asks what a run, or a part of it, would do to its members: `member`, `group` or `stage`, and its name.
+pub async fn ask(api: &Api, run: &str, part: Option<(&str, &str)>) -> Result<Value, Failure> {
+    let what = format!("check run '{run}'");
+    let mut url = api.target.action_url(Resource::Run, run, Some("check"))?;
+    if let Some((kind, name)) = part {
+        url.query_pairs_mut().append_pair(kind, name);
+    }
+    Ok(api.send(Request::new(&what, Method::POST, url)).await?.body)
+}
+
+/// What a report comes to in one line, such as `12 members: 2 would wait, 10 would be upgraded`.
+pub fn outcomes(body: &Value) -> Option<String> {
+    let members = body["value"].as_array()?;
+    let of = |outcome: &str| members.iter().filter(|member| member["outcome"] == outcome).count();
+    let counts = OUTCOMES.iter().map(|(outcome, words)| (of(outcome), words)).filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, words)| format!("{count} {words}")).collect();
+    let members = match members.len() {
+        0 => return None,
+        1 => "1 member".to_owned(),
+        many => format!("{many} members"),
+    };
+    Some(format!("{members}: {}", counts.join(", ")))
+}
 
 /// Shows a report. Errors and warnings in it are failures, each with its own exit code.
 pub fn show(format: Format, name: &str, body: &Value) -> Result<(), Failure> {
@@ -167,6 +196,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn e10_a_report_comes_to_one_line_for_who_opens_a_gate() {
+        let member = |outcome: &str| serde_json::json!({"member": "m", "outcome": outcome});
+        let body =
+            |members: &[&str]| serde_json::json!({"value": members.iter().map(|o| member(o)).collect::<Vec<_>>()});
+        let line = |members: &[&str]| outcomes(&body(members));
+        assert_eq!(line(&[]), None);
+        assert_eq!(line(&["Waits"]).as_deref(), Some("1 member: 1 would wait"));
+        let many = ["Upgrades", "Waits", "Upgrades", "Skipped"];
+        assert_eq!(line(&many).as_deref(), Some("4 members: 1 would wait, 1 would be skipped, 2 would be upgraded"));
+    }
 
     fn report(members: Value, errors: usize, warnings: usize) -> Report {
         let body = json!({"value": members, "kubernetesVersion": "1.34.2", "errors": errors, "warnings": warnings,

@@ -86,9 +86,9 @@ pub async fn run(command: RunCommand) -> Result<(), Failure> {
     let format = command.connection.output;
     match command.verb {
         RunVerb::Create(new) => create_run(&api, format, &new).await,
-        RunVerb::Check { name } => {
-            let report = api.act(Kind::Run, name.as_str(), "check", None, &Write::default()).await?;
-            check::show(format, name.as_str(), &report.body)
+        RunVerb::Check { name, part } => {
+            let report = check::ask(&api, name.as_str(), part.asked()).await?;
+            check::show(format, name.as_str(), &report)
         }
         RunVerb::Why { name, part } => why::why(&api, format, name.as_str(), &part).await,
         RunVerb::Show { name } => show_run(&api, format, name.as_str()).await,

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
+    check,
     cli::{GateCommand, GateVerb, Which, Write, word},
     client::{
         http::{Api, Request},
@@ -209,7 +210,10 @@ pub async fn gate(command: GateCommand) -> Result<(), Failure> {
         GateVerb::Show { which } => {
             let gate = read(&api, &find(&api, &which).await?).await?;
             match format {
-                Format::Table => say(&details(&Gate::read(&gate))),
+                Format::Table => {
+                    let gate = Gate::read(&gate);
+                    say(&details(&gate, behind(&api, &gate).await))
+                }
                 format => say(&output::document(format, &gate)?),
             }
         }
@@ -348,7 +352,22 @@ pub fn row(gate: &Value) -> [String; 9] {
 pub const HEAD: [&str; 9] = ["ID", "NAME", "TYPE", "RUN", "WHERE", "STATE", "SINCE", "DUE", "APPROVALS"];
 
 /// Everything about a gate.
-fn details(gate: &Gate) -> String {
+/// What would come of letting those go on that a gate holds back, and how to see more of it. Who opens a gate should know
+/// who is ready; where that cannot be found out, the gate is shown without it.
+async fn behind(api: &Api, gate: &Gate) -> Option<String> {
+    let place = gate.place();
+    if gate.state() != "Pending" || place.timing != "Before" {
+        return None;
+    }
+    let part = match &place.group {
+        Some(group) => ("group", group.as_str()),
+        None => ("stage", place.stage.as_str()),
+    };
+    let report = check::ask(api, &place.name, Some(part)).await.ok()?;
+    Some(format!("{} (flotta run check {} --{} {})", check::outcomes(&report)?, place.name, part.0, part.1))
+}
+
+fn details(gate: &Gate, behind: Option<String>) -> String {
     let (properties, place) = (&gate.properties, gate.place());
     let mut rows = vec![
         ["gate".to_owned(), gate.name.clone()],
@@ -374,6 +393,7 @@ fn details(gate: &Gate) -> String {
     rows.extend(gate.approvals().iter().map(|approval| ["approved by".into(), said(approval)]));
     rows.extend(properties.rejection.iter().map(|rejection| ["rejected by".into(), said(rejection)]));
     rows.extend(properties.expired_at.map(|at| ["expired".into(), shown(Some(at))]));
+    rows.extend(behind.map(|behind| ["behind it".into(), behind]));
     let table = grid(["", ""], rows, output::width());
     let way = match (gate.state().as_str(), properties.rejection.is_some() || properties.expired_at.is_some()) {
         ("Pending", _) => format!("\n\n{}", gate.way()),
@@ -457,6 +477,7 @@ mod tests {
             json!({"approvalPolicy": asked, "approvals": [verdict("ann", "tried it")],
             "rejection": verdict("bob", "not on a Friday"), "expiresAt": "2026-03-07T08:00:00Z"}),
         );
-        insta::assert_snapshot!(details(&Gate::read(&gate)));
+        let behind = "12 members: 2 would wait, 10 would be upgraded (flotta run check r --stage one)";
+        insta::assert_snapshot!(details(&Gate::read(&gate), Some(behind.into())));
     }
 }

@@ -205,6 +205,9 @@ pub enum RunVerb {
     Check {
         /// The run.
         name: Name,
+        /// The part; the whole run if there is none.
+        #[command(flatten)]
+        part: Part,
     },
     /// Tell why a run, or a part of it, does not move, and when it can at the earliest
     #[command(after_help = WHY_HELP)]
