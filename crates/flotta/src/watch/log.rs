@@ -36,18 +36,18 @@ impl Log {
 
     fn stage(&mut self, lines: &mut Vec<String>, stage: &Stage) {
         self.around(lines, format!("stage {}", stage.name), &stage.status, |log, lines| {
-            log.gates(lines, &stage.before_gates, &format!("stage {}", stage.name));
+            log.gates(lines, &stage.before_gates, &format!("before stage {}", stage.name));
             for group in &stage.groups {
                 let place = format!("{}/{}", stage.name, group.name);
                 log.around(lines, format!("group {place}"), &group.status, |log, lines| {
-                    log.gates(lines, &group.before_gates, &format!("group {place}"));
+                    log.gates(lines, &group.before_gates, &format!("before group {place}"));
                     for member in &group.members {
                         log.note(lines, format!("member {} ({place})", member.name), member.status.state, member.why());
                     }
-                    log.gates(lines, &group.after_gates, &format!("group {place}"));
+                    log.gates(lines, &group.after_gates, &format!("after group {place}"));
                 });
             }
-            log.gates(lines, &stage.after_gates, &format!("stage {}", stage.name));
+            log.gates(lines, &stage.after_gates, &format!("after stage {}", stage.name));
             if let Some(wait) = &stage.after_stage_wait_status {
                 log.note(lines, format!("wait after stage {}", stage.name), wait.status.state, String::new());
             }
@@ -71,9 +71,15 @@ impl Log {
         self.note(lines, what, status.state, error);
     }
 
-    fn gates(&mut self, lines: &mut Vec<String>, gates: &[Gate], of: &str) {
-        for gate in gates {
-            self.note(lines, format!("{} of {of}", gate.named()), gate.status.state, gate.way().unwrap_or_default());
+    fn gates(&mut self, lines: &mut Vec<String>, gates: &[Gate], at: &str) {
+        for (index, gate) in gates.iter().enumerate() {
+            let name = gate.named();
+            // Gates of one place may well be called the same.
+            let number = match gates[..index].iter().filter(|other| other.named() == name).count() {
+                0 => String::new(),
+                others => format!(" ({})", others + 1),
+            };
+            self.note(lines, format!("{name}{number} {at}"), gate.status.state, gate.way().unwrap_or_default());
         }
     }
 

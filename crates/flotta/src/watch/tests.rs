@@ -272,8 +272,20 @@ fn a_closed_gate_tells_how_to_open_it_unless_it_has_stopped_the_run() {
     let way = "to open it: flotta gate approve 62b62d86";
     let (view, log) = shown(&value);
     assert!(view.contains(&format!("… gate 'go' is closed; {way}")), "{view}");
-    assert!(log.contains(&format!("gate 'go' of stage prod: Pending: {way}")), "{log}");
+    assert!(log.contains(&format!("gate 'go' before stage prod: Pending: {way}")), "{log}");
     value["properties"]["status"]["status"]["error"] = json!({"code": "GateRejected", "message": "no"});
     let (view, log) = shown(&value);
     assert!(view.contains("gate 'go' is closed") && !view.contains(way) && !log.contains(way), "{view}\n{log}");
+}
+
+#[test]
+fn gates_of_the_same_name_at_one_place_are_told_once_each() {
+    let gates = |state: &str| {
+        let gate = json!({"status": {"state": state}, "gateId": "/gates/62b62d86-0824"});
+        json!([{"name": "s", "status": {"state": "Pending"}, "beforeGates": [gate, gate], "afterGates": [gate]}])
+    };
+    let mut log = Log::default();
+    let mut look = |state: &str| log.changes(&Run::read(&run("Pending", gates(state))).expect("run"), &[], now());
+    let told = |lines: Vec<String>| lines.iter().filter(|line| line.contains(" gate")).count();
+    assert_eq!([told(look("Pending")), told(look("Pending")), told(look("Completed"))], [3, 0, 3]);
 }
