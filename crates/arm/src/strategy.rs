@@ -10,16 +10,6 @@ use serde_json::{Map, Value, json};
 
 use crate::{error::ArmError, field::Field};
 
-const WEEKDAYS: [(&str, Weekday); 7] = [
-    ("Monday", Weekday::Monday),
-    ("Tuesday", Weekday::Tuesday),
-    ("Wednesday", Weekday::Wednesday),
-    ("Thursday", Weekday::Thursday),
-    ("Friday", Weekday::Friday),
-    ("Saturday", Weekday::Saturday),
-    ("Sunday", Weekday::Sunday),
-];
-
 /// Minutes east of UTC that clocks can show.
 const OFFSETS: RangeInclusive<i16> = -14 * 60..=14 * 60;
 
@@ -170,7 +160,7 @@ fn approval_policy(field: &Field<'_>) -> Result<ApprovalPolicy, ArmError> {
 }
 
 fn scheduled(field: &Field<'_>) -> Result<GateKind, ArmError> {
-    let day = field.need("startDay")?.one_of(&WEEKDAYS)?;
+    let day = field.need("startDay")?.one_of(&Weekday::NAMES)?;
     let time = field.need("startTime")?;
     let minute = clock(time.text()?)
         .filter(|minute| *minute < 24 * 60)
@@ -327,7 +317,7 @@ fn render_gate(gate: &GateConfig) -> Value {
 
 pub(crate) fn render_start(start: &ScheduledStart) -> Value {
     let mut object = Map::new();
-    let day = WEEKDAYS.iter().find(|(_, day)| *day == start.day).map(|(word, _)| *word);
+    let day = Weekday::NAMES.iter().find(|(_, day)| *day == start.day).map(|(word, _)| *word);
     render_text(&mut object, "startDay", day);
     object.insert("startTime".into(), format!("{:02}:{:02}", start.minute / 60, start.minute % 60).into());
     object.insert("utcOffset".into(), show_offset(start.utc_offset_minutes).into());

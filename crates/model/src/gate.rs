@@ -152,6 +152,19 @@ pub enum Weekday {
     Sunday,
 }
 
+impl Weekday {
+    /// The days by the names that APIs use.
+    pub const NAMES: [(&str, Self); 7] = [
+        ("Monday", Self::Monday),
+        ("Tuesday", Self::Tuesday),
+        ("Wednesday", Self::Wednesday),
+        ("Thursday", Self::Thursday),
+        ("Friday", Self::Friday),
+        ("Saturday", Self::Saturday),
+        ("Sunday", Self::Sunday),
+    ];
+}
+
 impl From<Weekday> for CivilDay {
     fn from(day: Weekday) -> Self {
         match day {

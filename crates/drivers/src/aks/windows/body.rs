@@ -130,7 +130,7 @@ fn schedule(schedule: &Field) -> Read<Schedule> {
         "daily" => Schedule::Daily { interval: of.need("intervalDays")?.number()? },
         "weekly" => Schedule::Weekly {
             interval: of.need("intervalWeeks")?.number()?,
-            day: of.need("dayOfWeek")?.one_of(&WEEKDAYS)?,
+            day: of.need("dayOfWeek")?.one_of(&Weekday::NAMES)?,
         },
         "absoluteMonthly" => Schedule::AbsoluteMonthly {
             interval: of.need("intervalMonths")?.number()?,
@@ -139,7 +139,7 @@ fn schedule(schedule: &Field) -> Read<Schedule> {
         "relativeMonthly" => Schedule::RelativeMonthly {
             interval: of.need("intervalMonths")?.number()?,
             week: of.need("weekIndex")?.one_of(&WEEKS)?,
-            day: of.need("dayOfWeek")?.one_of(&WEEKDAYS)?,
+            day: of.need("dayOfWeek")?.one_of(&Weekday::NAMES)?,
         },
         _ => return Err(of.refuse("flotta does not know this kind of schedule")),
     })
@@ -148,7 +148,7 @@ fn schedule(schedule: &Field) -> Read<Schedule> {
 fn hours_of_week(days: &Field, spans: Option<Field>) -> Read<HoursOfWeek> {
     let mut hours = Vec::new();
     for each in days.items()? {
-        let day = each.need("day")?.one_of(&WEEKDAYS)?;
+        let day = each.need("day")?.one_of(&Weekday::NAMES)?;
         for hour in each.need("hourSlots")?.items()? {
             hours.push((day, hour.number()?));
         }
@@ -157,16 +157,6 @@ fn hours_of_week(days: &Field, spans: Option<Field>) -> Read<HoursOfWeek> {
     let spans = spans.iter().map(|span| Ok((span.need("start")?.instant()?, span.need("end")?.instant()?)));
     HoursOfWeek::new(hours, spans.collect::<Read<_>>()?)
 }
-
-const WEEKDAYS: [(&str, Weekday); 7] = [
-    ("Monday", Weekday::Monday),
-    ("Tuesday", Weekday::Tuesday),
-    ("Wednesday", Weekday::Wednesday),
-    ("Thursday", Weekday::Thursday),
-    ("Friday", Weekday::Friday),
-    ("Saturday", Weekday::Saturday),
-    ("Sunday", Weekday::Sunday),
-];
 
 const WEEKS: [(&str, WeekIndex); 5] = [
     ("First", WeekIndex::First),
