@@ -133,7 +133,7 @@ impl Verdict {
         self.opens = window.next_open(now);
         self.findings.push(match self.opens {
             Some(opens) => {
-                let why = format!("the cluster's maintenance window is closed; it opens at {opens}");
+                let why = format!("maintenance window closed; it opens at {opens}");
                 Finding::new(Severity::Note, "OutsideMaintenanceWindow", why)
             }
             None => {

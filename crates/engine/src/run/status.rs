@@ -201,7 +201,7 @@ impl Run {
             0 => String::new(),
             done => format!("; step {done} of the upgrade is done, the rest waits"),
         };
-        Some(format!("the cluster's maintenance window is closed; {opens}{missed}{steps}"))
+        Some(format!("maintenance window closed; {opens}{missed}{steps}"))
     }
 
     /// The summary of a failure limit that was exceeded: how many, of how many, and the first three causes.

@@ -159,7 +159,7 @@ fn e50_a_missed_window_is_told_with_the_next_opening_and_how_many_were_missed() 
     bench.move_("a-0");
     let message = |bench: &Bench| bench.message("a-1");
     bench.advance(3 * HOUR);
-    let closed = "the cluster's maintenance window is closed; it opens next at";
+    let closed = "maintenance window closed; it opens next at";
     assert_eq!(
         message(&bench),
         format!("{closed} 2026-01-06T07:00:00Z; it was open once since the member began to wait")

@@ -150,6 +150,8 @@ impl Member {
     /// Why it stands as it does: the error, else the message.
     pub fn why(&self) -> String {
         match (&self.status.error, &self.message) {
+            // The code of a failure is the provider's, and people look for it; what holds a member says it in its own words.
+            (Some(Problem { message: Some(message), .. }), _) if self.status.state == State::Pending => message.clone(),
             (Some(error), _) => error.text(),
             (None, message) => message.clone().unwrap_or_default(),
         }
