@@ -189,8 +189,8 @@ impl Run {
     fn shut_message(&self, member: u32) -> Option<String> {
         let window = self.shut_behind(member)?;
         let opens = match window.next {
-            Some(next) => format!("it opens next at {next}"),
-            None => "it never opens; change the cluster's maintenance configuration, or skip the member".into(),
+            Some(next) => format!("until {next}"),
+            None => "for good; change the cluster's maintenance configuration, or skip the member".into(),
         };
         let missed = match self.missed_windows(member) {
             0 => String::new(),
@@ -201,7 +201,7 @@ impl Run {
             0 => String::new(),
             done => format!("; step {done} of the upgrade is done, the rest waits"),
         };
-        Some(format!("maintenance window closed; {opens}{missed}{steps}"))
+        Some(format!("maintenance window closed {opens}{missed}{steps}"))
     }
 
     /// The summary of a failure limit that was exceeded: how many, of how many, and the first three causes.

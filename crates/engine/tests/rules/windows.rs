@@ -116,7 +116,7 @@ fn e48_a_step_is_not_sent_after_the_close() {
     bench.tell(Input::NotAccepted(ticket));
     bench.look("a-0");
     bench.check("Pending; s Pending; a Pending P");
-    assert!(bench.message("a-0").contains("it opens next at 2026-01-06T07:00:00Z"), "{}", bench.message("a-0"));
+    assert!(bench.message("a-0").contains("closed until 2026-01-06T07:00:00Z"), "{}", bench.message("a-0"));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn e50_a_missed_window_is_told_with_the_next_opening_and_how_many_were_missed() 
     bench.move_("a-0");
     let message = |bench: &Bench| bench.message("a-1");
     bench.advance(3 * HOUR);
-    let closed = "maintenance window closed; it opens next at";
+    let closed = "maintenance window closed until";
     assert_eq!(
         message(&bench),
         format!("{closed} 2026-01-06T07:00:00Z; it was open once since the member began to wait")
