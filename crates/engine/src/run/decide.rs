@@ -362,7 +362,9 @@ impl Run {
 
     /// The end of a run that failed; or only a halt, if what failed has been left out since.
     fn fail(&self) -> Vec<Event> {
-        match self.core.current {
+        // One that somebody had left out in the meantime has ended already, whatever became of its members.
+        let open = self.core.current.filter(|stage| !matches!(self.stage(*stage).phase, Phase::Ended(_)));
+        match open {
             Some(stage) if self.stage_failed(stage) => {
                 vec![Event::StageEnded(stage, Outcome::Failed), Event::RunEnded(Outcome::Failed)]
             }
@@ -370,7 +372,7 @@ impl Run {
         }
     }
 
-    fn stage_failed(&self, stage: u32) -> bool {
+    pub(super) fn stage_failed(&self, stage: u32) -> bool {
         let [_, failed, skipped] = self.stage(stage).groups_ended;
         let skipped = skipped as usize == self.plan.stages[stage as usize].groups.len();
         failed > 0 || self.stage_over(stage) || (!skipped && self.stage_short(stage))

@@ -239,17 +239,23 @@ impl Run {
         rules
     }
 
-    /// Whether a stage is done, or is as soon as the run goes on: what is left of it was a wait that has ended since.
+    /// Whether a stage is done, or is as soon as the run comes to it or goes on: there is nobody to move, and no wait or
+    /// gate is left.
     fn passed(&self, stage: u32, now: Timestamp) -> bool {
-        let state = self.stage(stage);
-        match (state.phase, state.wait) {
-            (Phase::Ended(outcome), _) => outcome != Outcome::Failed,
-            (Phase::Entered, Wait::Running { until, .. }) => {
-                // What failed within the limits is tried again first.
-                let done = self.all_groups_ended(stage) && state.counts.failed == 0;
-                done && until <= now && !self.stage_gated_after(stage)
-            }
-            _ => false,
+        let (state, plan) = (self.stage(stage), &self.plan().stages[stage as usize]);
+        let waited = match state.wait {
+            Wait::Idle => plan.after_wait_seconds == 0,
+            Wait::Running { until, .. } => until <= now,
+            Wait::Over { .. } => true,
+        };
+        let all_skipped = state.groups_ended[Outcome::Skipped as usize] as usize == plan.groups.len();
+        match state.phase {
+            Phase::Ended(outcome) => outcome != Outcome::Failed,
+            Phase::Idle => state.counts.ended() == state.counts.total(),
+            // What failed within the limits is tried again when the run goes on.
+            Phase::Entered if !self.all_groups_ended(stage) || state.counts.failed > 0 => false,
+            Phase::Entered if self.stage_failed(stage) => false,
+            Phase::Entered => all_skipped || (waited && !self.stage_gated_after(stage)),
         }
     }
 

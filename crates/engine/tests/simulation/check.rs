@@ -281,7 +281,8 @@ fn ends(plan: &Plan, before: &View, event: &Event, _: &View) -> Result<(), Strin
                 () if before.group_short(plan, *group) => Outcome::Failed,
                 () => Outcome::Completed,
             };
-            counts.running == 0 && (over || all) && *outcome == naive
+            let ended = matches!(before.groups[*group as usize].phase, Phase::Ended(_));
+            !ended && counts.running == 0 && (over || all) && *outcome == naive
         }
         Event::StageEnded(stage, outcome) => {
             let scope = &before.stages[*stage as usize];
@@ -292,7 +293,8 @@ fn ends(plan: &Plan, before: &View, event: &Event, _: &View) -> Result<(), Strin
             let all_skipped = states().all(|state| state == State::Skipped);
             let short = !all_skipped && before.stage_short(plan, *stage);
             let failed = states().any(|state| state == State::Failed) || before.stage_over(plan, *stage) || short;
-            before.stage(plan, *stage).running == 0
+            !matches!(scope.phase, Phase::Ended(_))
+                && before.stage(plan, *stage).running == 0
                 && match outcome {
                     Outcome::Failed => failed,
                     Outcome::Skipped => {

@@ -20,7 +20,7 @@ use crate::{
 pub const OLD: KubernetesVersion = KubernetesVersion::new(1, 32, 6);
 pub const TARGET: KubernetesVersion = KubernetesVersion::new(1, 33, 2);
 
-fn image(date: &str) -> NodeImage {
+pub fn image(date: &str) -> NodeImage {
     format!("AKSUbuntu-2204gen2containerd-{date}").parse().expect("image")
 }
 

@@ -103,7 +103,8 @@ pub fn decided(plan: &Plan, before: &View, event: &Event, view: &View) -> Result
     let creator = |by: &str| plan.created_by.as_deref() == Some(by);
     let right = match event {
         Event::GateApproved { by, .. } => {
-            !gate.approvals.contains(by) && !(creator(by) && policy.creator == Creator::MayNotApprove)
+            let barred = creator(by) && policy.creator == Creator::MayNotApprove;
+            !barred && !gate.approvals.contains(by)
         }
         Event::GateOpened(_) => {
             let people: BTreeSet<&String> = gate.approvals.iter().collect();

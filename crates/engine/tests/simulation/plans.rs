@@ -94,9 +94,12 @@ fn random_group(name: Name, random: &mut Random) -> Group {
 /// None to two gates on one side.
 fn gate(percent: u64, before: bool, random: &mut Random) -> Vec<GateConfig> {
     let count = if random.chance(percent) { random.range(1, 2) } else { 0 };
-    let gate = |_| match before && random.chance(40) {
-        true => GateConfig::new(GateKind::ScheduledStart(scheduled(random))),
-        false => GateConfig { policy: policy(random), ..GateConfig::new(GateKind::Approval) },
+    let gate = |_| {
+        let gate = match before && random.chance(40) {
+            true => GateConfig::new(GateKind::ScheduledStart(scheduled(random))),
+            false => GateConfig { policy: policy(random), ..GateConfig::new(GateKind::Approval) },
+        };
+        GateConfig { display_name: Some(format!("gate {}", random.next())), ..gate }
     };
     (0..count).map(gate).collect()
 }

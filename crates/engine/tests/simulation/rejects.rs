@@ -224,11 +224,21 @@ fn checker_rejects_ends_that_are_not_so() {
     let done = |view: &mut View| (0..3).for_each(|member| put(view, member, State::Completed));
     check("b2 ends", &Event::GroupEnded(0, Outcome::Skipped), done, |_| {});
     check("b2 ends", &Event::GroupEnded(0, Outcome::Failed), done, |_| {});
+    let twice = |view: &mut View| {
+        done(view);
+        view.groups[0].phase = Phase::Ended(Outcome::Completed);
+    };
+    check("b2 ends", &Event::GroupEnded(0, Outcome::Completed), twice, |_| {});
     let groups_skipped = |view: &mut View| {
         (0..6).for_each(|member| put(view, member, State::Skipped));
         view.groups.iter_mut().for_each(|group| group.state = State::Skipped);
     };
     check("b2 ends", &Event::StageEnded(0, Outcome::Completed), groups_skipped, |_| {});
+    let stage_twice = |view: &mut View| {
+        groups_skipped(view);
+        view.stages[0].phase = Phase::Ended(Outcome::Skipped);
+    };
+    check("b2 ends", &Event::StageEnded(0, Outcome::Skipped), stage_twice, |_| {});
     let stages_done = |view: &mut View| view.stages.iter_mut().for_each(|stage| stage.state = State::Completed);
     check("b2 ends", &Event::RunEnded(Outcome::Skipped), stages_done, |_| {});
 }

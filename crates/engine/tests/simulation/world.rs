@@ -75,6 +75,9 @@ pub struct World {
     asked: BTreeSet<(u64, Option<Ticket>)>,
     /// How often the run was started again so that it ends.
     restarts: u32,
+    /// Some of the states that it went through.
+    states: Vec<(Run, Timestamp)>,
+    steps: u64,
     tally: Tally,
 }
 
@@ -101,6 +104,8 @@ impl World {
             generation: 0,
             asked: BTreeSet::new(),
             restarts: 0,
+            states: Vec::new(),
+            steps: 0,
             tally: Tally::default(),
         };
         let start = world.random.below(100);
@@ -131,6 +136,17 @@ impl World {
 
     /// Lives until nothing comes any more, or for as long as a run is lived for.
     pub fn live(mut self) -> Result<Tally, String> {
+        self.live_on()?;
+        self.end()
+    }
+
+    /// Some of the states that a life goes through.
+    pub fn states(mut self) -> Result<Vec<(Run, Timestamp)>, String> {
+        self.live_on()?;
+        Ok(self.states)
+    }
+
+    fn live_on(&mut self) -> Result<(), String> {
         for restarts in 0.. {
             self.restarts = restarts;
             self.play()?;
@@ -147,7 +163,7 @@ impl World {
             self.step(&Input::Start)?;
             self.ask();
         }
-        self.end()
+        Ok(())
     }
 
     fn play(&mut self) -> Result<(), String> {
@@ -357,6 +373,10 @@ impl World {
         for (name, invariant) in AT_REST {
             invariant(&self.plan, &rest).map_err(|broken| format!("{name}: {broken}\n  after {input:?} at {at}"))?;
         }
+        self.steps += 1;
+        if self.steps.is_power_of_two() || self.steps.is_multiple_of(37) {
+            self.states.push((self.run.clone(), at));
+        }
         if self.random.below(50) == 0 {
             self.snapshot = Some((self.journal.len(), self.run.snapshot()));
         }
@@ -456,9 +476,9 @@ impl World {
                 Why::StageWait(_) => reason.until.is_some_and(|until| until > at),
                 Why::Held(_) => {
                     self.tally.left_held += 1;
-                    let held = |member: &u32| self.run.member(*member).held().is_some();
-                    let mut held = (0..self.plan.members.len() as u32).filter(held);
-                    held.all(|member| self.cloud.may_be_held(member, self.now))
+                    let probed = |member: &u32| matches!(self.run.work_of(*member), Some(Work::Probe(_)));
+                    let mut probed = (0..self.plan.members.len() as u32).filter(probed);
+                    probed.all(|member| self.cloud.may_be_held(member, self.now))
                 }
                 _ => false,
             };
