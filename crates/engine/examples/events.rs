@@ -82,6 +82,8 @@ fn sighting(version: KubernetesVersion) -> Result<Box<Sighting>, Box<dyn Error>>
         provisioning: Provisioning::Succeeded,
         image: None,
         latest_image: None,
+        offered_images: Vec::new(),
+        live_patch: None,
         from_snapshot: false,
         lagging_nodes: 0,
         etag: None,

@@ -92,7 +92,7 @@ impl Target<'_> {
     ) -> Result<Vec<Step>, Box<Needs>> {
         let whole = match self.goal.upgrade() {
             UpgradeType::ControlPlaneOnly => Step::ControlPlane { version },
-            _ => Step::Cluster { version, pools: cluster.pools.iter().map(|pool| pool.name.clone()).collect() },
+            _ => Step::cluster(version, cluster.pools.iter().map(|pool| pool.name.clone()).collect()),
         };
         if cluster.version < version {
             self.allowed(version, cluster)?;
@@ -116,7 +116,7 @@ impl Target<'_> {
         if behind.is_empty() && !there.is_empty() {
             notes.push("Every node pool is at or above the target version.".into());
         }
-        Ok(behind.iter().map(|pool| Step::PoolVersion { pool: pool.name.clone(), version }).collect())
+        Ok(behind.iter().map(|pool| Step::pool_version(pool.name.clone(), version)).collect())
     }
 
     /// Never down, only what the upgrade profile lists, and only what the region offers.
@@ -211,6 +211,8 @@ mod tests {
             provisioning: Provisioning::Succeeded,
             image: Some(image.parse().expect(image)),
             latest_image: Some(NEW_IMAGE.parse().expect(NEW_IMAGE)),
+            offered_images: Vec::new(),
+            live_patch: None,
             from_snapshot: false,
             lagging_nodes: 0,
             etag: None,
@@ -259,7 +261,7 @@ mod tests {
     #[test]
     fn d1_full_is_one_request_for_control_plane_and_exactly_the_pools_seen() {
         let cluster = cluster("1.32.6", vec![pool("a", "1.32.6", OLD_IMAGE), pool("b", "1.31.1", NEW_IMAGE)]);
-        let step = Step::Cluster { version: v("1.33.2"), pools: vec!["a".into(), "b".into()] };
+        let step = Step::cluster(v("1.33.2"), vec!["a".into(), "b".into()]);
         assert_eq!(full("1.33.2", &cluster), Needs::Steps(vec![step]));
     }
 
@@ -268,10 +270,7 @@ mod tests {
         let cluster = cluster("1.33.2", vec![pool("a", "1.33.2", OLD_IMAGE), pool("b", "1.32.6", OLD_IMAGE)]);
         let Needs::Steps(steps) = full("1.33.2", &cluster) else { panic!("steps") };
         let image = NEW_IMAGE.parse().expect("image");
-        assert_eq!(
-            steps,
-            [Step::PoolVersion { pool: "b".into(), version: v("1.33.2") }, Step::PoolImage { pool: "a".into(), image }]
-        );
+        assert_eq!(steps, [Step::pool_version("b".into(), v("1.33.2")), Step::PoolImage { pool: "a".into(), image }]);
     }
 
     #[test]

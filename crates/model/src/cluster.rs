@@ -171,6 +171,13 @@ pub struct Pool {
     /// The newest image of its family in the cluster's region. Read only where images are part of the goal.
     #[serde(default)]
     pub latest_image: Option<NodeImage>,
+    /// The images it can be set to, ascending, the newest among them. Empty where the driver cannot pin an image: it can go to
+    /// the newest only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offered_images: Vec<NodeImage>,
+    /// Its image with the newest security patches on it, where the driver can put them onto running nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live_patch: Option<NodeImage>,
     /// Made from a node pool snapshot: Latest leaves its image alone (`behaviour.md` A4).
     #[serde(default)]
     pub from_snapshot: bool,

@@ -35,6 +35,8 @@ pub struct Goal {
     version: Option<VersionTarget>,
     #[serde(skip_serializing_if = "Option::is_none")]
     images: Option<ImageSelection>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    accept_newer: bool,
 }
 
 #[derive(Deserialize)]
@@ -44,6 +46,8 @@ struct RawGoal {
     version: Option<VersionTarget>,
     #[serde(default)]
     images: Option<ImageSelection>,
+    #[serde(default)]
+    accept_newer: bool,
 }
 
 /// The parts do not make a goal. Fields are JSON paths below `managedClusterUpdate`.
@@ -87,7 +91,12 @@ impl Goal {
                 )));
             }
         }
-        Ok(Self { upgrade, version, images })
+        Ok(Self { upgrade, version, images, accept_newer: false })
+    }
+
+    /// The same goal, content (or not) with images newer than the chosen ones where a region has moved on.
+    pub fn accepting_newer(self, accept_newer: bool) -> Self {
+        Self { accept_newer, ..self }
     }
 
     /// What is upgraded.
@@ -108,6 +117,11 @@ impl Goal {
         self.version
     }
 
+    /// Whether images newer than the chosen ones will do where a driver cannot pin them and a region has moved on.
+    pub fn accepts_newer(&self) -> bool {
+        self.accept_newer
+    }
+
     /// The selection asked for; absent means [`ImageSelection::Latest`].
     pub fn images(&self) -> Option<&ImageSelection> {
         self.images.as_ref()
@@ -117,7 +131,7 @@ impl Goal {
 impl TryFrom<RawGoal> for Goal {
     type Error = GoalError;
     fn try_from(raw: RawGoal) -> Result<Self, GoalError> {
-        Self::new(raw.upgrade, raw.version, raw.images)
+        Ok(Self::new(raw.upgrade, raw.version, raw.images)?.accepting_newer(raw.accept_newer))
     }
 }
 

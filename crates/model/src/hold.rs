@@ -30,6 +30,20 @@ pub enum Hold {
         /// The region.
         region: String,
     },
+    /// The node image wanted is not in the cluster's region yet.
+    ImageNotInRegion {
+        /// The image.
+        image: String,
+        /// The region.
+        region: String,
+    },
+    /// The node image wanted is older than providers guarantee nodes can be made from.
+    ImageTooOld {
+        /// The image.
+        image: String,
+        /// The days since it was published.
+        days: u32,
+    },
     /// The cluster's maintenance window cannot be understood. It is never taken to be open for that.
     WindowUnreadable(String),
     /// The provider asked to slow down.
@@ -54,6 +68,8 @@ impl Hold {
             Self::Unreachable(_) => "ClusterUnreachable",
             Self::CredentialsRefused(_) => "CredentialsRefused",
             Self::VersionNotInRegion { .. } => "KubernetesVersionNotAvailable",
+            Self::ImageNotInRegion { .. } => "NodeImageNotAvailable",
+            Self::ImageTooOld { .. } => "NodeImageTooOld",
             Self::WindowUnreadable(_) => "MaintenanceWindowUnreadable",
             Self::Throttled => "Throttled",
             Self::StoppedBetweenSteps { .. } => "StoppedBetweenSteps",
@@ -67,8 +83,8 @@ impl Hold {
             Self::Claimed { .. } | Self::Unreachable(_) | Self::WindowUnreadable(_) => 60,
             Self::ClusterStopped => 120,
             Self::NoDriver | Self::CredentialsRefused(_) => 300,
-            Self::VersionNotInRegion { .. } => 600,
-            Self::StoppedBetweenSteps { .. } => 3600,
+            Self::VersionNotInRegion { .. } | Self::ImageNotInRegion { .. } => 600,
+            Self::StoppedBetweenSteps { .. } | Self::ImageTooOld { .. } => 3600,
         }
     }
 
@@ -92,6 +108,15 @@ impl fmt::Display for Hold {
             Self::VersionNotInRegion { version, region } => write!(
                 f,
                 "Kubernetes version {version} is not available in region {region} yet; see the provider's release tracker for when it will be (AKS: https://releases.aks.azure.com)"
+            ),
+            Self::ImageNotInRegion { image, region } => write!(
+                f,
+                "node image {image} is not available in region {region} yet; see the provider's release tracker for when it will be (AKS: https://releases.aks.azure.com)"
+            ),
+            Self::ImageTooOld { image, days } => write!(
+                f,
+                "node image {image} was published {days} days ago, and nodes cannot be relied on to be made from images past {}; skip the member, or make a new run",
+                crate::image::VALID_DAYS
             ),
             Self::WindowUnreadable(detail) => {
                 write!(f, "the cluster's maintenance window is taken to be closed, since {detail}; correct it there")

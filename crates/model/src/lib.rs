@@ -14,6 +14,8 @@
 //! | [`zone`] | time zones |
 //! | [`goal`] | what an update run wants |
 //! | [`fleet`] | fleets and members |
+//! | [`profile`] | auto-upgrade profiles: what a fleet follows by itself |
+//! | [`releases`] | which versions and node images each region offers, and since when |
 //! | [`cluster`] | a cluster as a driver observed it |
 //! | [`step`] | one thing a driver can do to a cluster |
 //! | [`hold`] | why a member cannot move just now |
@@ -26,6 +28,8 @@ pub mod hold;
 pub mod image;
 pub mod limit;
 pub mod name;
+pub mod profile;
+pub mod releases;
 pub mod selector;
 pub mod step;
 pub mod strategy;
@@ -41,6 +45,8 @@ pub use hold::{Fault, Hold};
 pub use image::NodeImage;
 pub use limit::{Concurrency, FailureLimit, SuccessFloor};
 pub use name::{FleetName, Name};
+pub use profile::{AutoUpgradeProfile, Channel};
+pub use releases::{RegionReleases, Releases};
 pub use selector::{Labels, Selector};
 pub use step::Step;
 pub use strategy::{Budget, Group, Stage, Strategy};

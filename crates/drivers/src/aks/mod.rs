@@ -394,7 +394,9 @@ fn operations(cluster: &ClusterId) -> Bucket {
 fn write_buckets(cluster: &ClusterId, step: &Step) -> [Bucket; 2] {
     let own = match step {
         Step::Cluster { .. } | Step::ControlPlane { .. } => Bucket::PutCluster(cluster.key().into()),
-        Step::PoolVersion { pool, .. } => Bucket::PutPool(format!("{}/{pool}", cluster.key())),
+        Step::PoolVersion { pool, .. } | Step::PoolPinned { pool, .. } => {
+            Bucket::PutPool(format!("{}/{pool}", cluster.key()))
+        }
         Step::PoolImage { .. } => Bucket::Other(subscription(cluster)),
     };
     [own, Bucket::ArmWrite(subscription(cluster))]

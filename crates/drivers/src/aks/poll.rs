@@ -134,7 +134,9 @@ fn failure(step: &Step, seen: &wire::Seen) -> Option<Fault> {
     let concerned = |pool: &&Pool| match step {
         Step::Cluster { .. } => true,
         Step::ControlPlane { .. } => false,
-        Step::PoolVersion { pool: name, .. } | Step::PoolImage { pool: name, .. } => pool.name == *name,
+        Step::PoolVersion { pool: name, .. }
+        | Step::PoolImage { pool: name, .. }
+        | Step::PoolPinned { pool: name, .. } => pool.name == *name,
     };
     if let Some(name) = step.pool()
         && !whole.pools.iter().any(|pool| pool.name == name)
@@ -149,14 +151,14 @@ fn failure(step: &Step, seen: &wire::Seen) -> Option<Fault> {
 /// Whether the model shows what a step wanted. An image is not asked for: its family may have changed.
 fn shows(step: &Step, cluster: &Cluster) -> bool {
     match step {
-        Step::Cluster { version, pools } => {
+        Step::Cluster { version, pools, .. } => {
             let wanted = |pool: &&Pool| pools.contains(&pool.name);
             cluster.version >= *version && cluster.pools.iter().filter(wanted).all(|pool| pool.version >= *version)
         }
         Step::ControlPlane { version } => cluster.version >= *version,
-        Step::PoolVersion { pool: name, version } => {
+        Step::PoolVersion { pool: name, version, .. } => {
             cluster.pools.iter().any(|pool| pool.name == *name && pool.version >= *version)
         }
-        Step::PoolImage { .. } => true,
+        Step::PoolImage { .. } | Step::PoolPinned { .. } => true,
     }
 }

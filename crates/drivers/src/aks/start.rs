@@ -75,7 +75,7 @@ impl AksDriver {
     /// Looks at what the step is about.
     async fn view(&self, intent: &Intent, effort: Effort) -> Result<View, Trouble> {
         match &intent.step {
-            Step::Cluster { version, pools } => {
+            Step::Cluster { version, pools, .. } => {
                 let seen = self.cluster_to_write(intent, effort).await?;
                 let unlike = same_pools(&seen.cluster, pools).err();
                 let all = |test: &dyn Fn(&Pool) -> bool| seen.cluster.pools.iter().all(test);
@@ -88,7 +88,7 @@ impl AksDriver {
                 let (at_target, at_or_beyond) = (seen.cluster.version == *version, seen.cluster.version >= *version);
                 Ok(cluster_view(seen, at_target, at_or_beyond))
             }
-            Step::PoolVersion { pool, version } => {
+            Step::PoolVersion { pool, version, .. } => {
                 let (pool, body) = self.pool(intent, pool, effort).await?;
                 Ok(pool_view(&pool, body, pool.version == *version, pool.version >= *version))
             }
@@ -97,6 +97,11 @@ impl AksDriver {
                 let upgrading = pool.provisioning.busy() == Some("UpgradingNodeImageVersion");
                 let reached = pool.image.as_ref().is_some_and(|has| has >= image);
                 Ok(pool_view(&pool, body, upgrading, reached))
+            }
+            Step::PoolPinned { pool, image } => {
+                let (pool, body) = self.pool(intent, pool, effort).await?;
+                let (at_target, reached) = (pool.image.as_ref() == Some(image), pool.image.as_ref() >= Some(image));
+                Ok(pool_view(&pool, body, at_target, reached))
             }
         }
     }
@@ -134,8 +139,11 @@ impl AksDriver {
             Step::ControlPlane { version } => {
                 (Method::PUT, self.caller.path(cluster, ""), Some(wire::cluster_put(body, *version, Pools::Stay)))
             }
-            Step::PoolVersion { pool, version } => {
+            Step::PoolVersion { pool, version, .. } => {
                 (Method::PUT, pool_path(pool, ""), Some(wire::pool_put(body, *version)))
+            }
+            Step::PoolPinned { pool, image } => {
+                (Method::PUT, pool_path(pool, ""), Some(wire::pool_put_image(body, image)))
             }
             Step::PoolImage { pool, .. } => (Method::POST, pool_path(pool, "/upgradeNodeImageVersion"), None),
         };
@@ -212,7 +220,7 @@ impl AksDriver {
             Step::Cluster { version, .. } | Step::ControlPlane { version } | Step::PoolVersion { version, .. } => {
                 *version
             }
-            Step::PoolImage { .. } => return answer.trouble(),
+            Step::PoolImage { .. } | Step::PoolPinned { .. } => return answer.trouble(),
         };
         let region = match self.cluster(&intent.cluster, Effort::Patient).await {
             Ok(seen) => seen.cluster.location,

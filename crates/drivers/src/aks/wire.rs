@@ -77,6 +77,8 @@ fn pool(name: &str, body: &Value, otherwise: KubernetesVersion) -> Pool {
         provisioning: provisioning(body),
         image: text(body, "nodeImageVersion").parse().ok(),
         latest_image: None,
+        offered_images: Vec::new(),
+        live_patch: None,
         from_snapshot: !text(&body["creationData"], "sourceResourceId").is_empty(),
         lagging_nodes: 0,
         etag: etag(body),
@@ -188,6 +190,18 @@ pub(super) fn cluster_put(mut body: Value, to: KubernetesVersion, pools: Pools) 
 
 /// The body that upgrades a pool.
 pub(super) fn pool_put(body: Value, to: KubernetesVersion) -> Value {
+    pool_body(body, |properties| follow(properties, to))
+}
+
+/// The body that sets a pool to an image, whatever snapshot it was made from.
+pub(super) fn pool_put_image(body: Value, image: &NodeImage) -> Value {
+    let mut body = pool_body(body, |properties| remove(properties, &["creationData"]));
+    body["properties"]["nodeImageVersion"] = image.as_str().into();
+    body
+}
+
+/// A pool's body with a change, without what is for reading only.
+fn pool_body(body: Value, change: impl FnOnce(&mut Value)) -> Value {
     let mut properties = match body {
         Value::Object(mut body) => body.remove("properties").unwrap_or_default(),
         _ => Value::Null,
@@ -195,7 +209,7 @@ pub(super) fn pool_put(body: Value, to: KubernetesVersion) -> Value {
     if !properties.is_object() {
         properties = Value::Object(Map::new());
     }
-    follow(&mut properties, to);
+    change(&mut properties);
     strip_pool(&mut properties);
     serde_json::json!({ "properties": properties })
 }

@@ -289,7 +289,7 @@ pub fn intent(step: Step, guard: &str, recovering: bool) -> Intent {
 }
 
 pub fn full(version: &str) -> Step {
-    Step::Cluster { version: version.parse().expect("version"), pools: vec!["win".into(), "sys".into()] }
+    Step::cluster(version.parse().expect("version"), vec!["win".into(), "sys".into()])
 }
 
 pub fn control_plane(version: &str) -> Step {
@@ -297,7 +297,7 @@ pub fn control_plane(version: &str) -> Step {
 }
 
 pub fn pool_version(version: &str) -> Step {
-    Step::PoolVersion { pool: "win".into(), version: version.parse().expect("version") }
+    Step::pool_version("win".into(), version.parse().expect("version"))
 }
 
 pub fn image() -> Step {

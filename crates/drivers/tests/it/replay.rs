@@ -197,7 +197,7 @@ async fn recorded_full_upgrade_and_pool_at_the_same_version() {
         (version("1.26.3"), "westus2", true, None)
     );
     let names: Vec<String> = seen.pools.iter().map(|pool| pool.name.clone()).collect();
-    let step = Step::Cluster { version: version("1.27.1"), pools: names };
+    let step = Step::cluster(version("1.27.1"), names);
     let whole = intent("aks1", step, None);
     let start = started(&driver, &whole).await;
     assert_eq!(start.operation.id, "936fb684-fde3-4c1c-9368-473cc1d2020a");
@@ -205,7 +205,7 @@ async fn recorded_full_upgrade_and_pool_at_the_same_version() {
     assert_eq!((words, end), (vec!["InProgress".into(), "InProgress".into()], Progress::Succeeded));
     assert!(within(&recording["pairs"][1]["request"]["body"], &stage.writes()[0].0), "{:#}", stage.writes()[0].0);
 
-    let pool = intent("aks1", Step::PoolVersion { pool: "npwin".into(), version: version("1.27.1") }, None);
+    let pool = intent("aks1", Step::pool_version("npwin".into(), version("1.27.1")), None);
     let start = started(&driver, &pool).await;
     assert_eq!(follow(&driver, &pool, &start.operation).await.1, Progress::Succeeded);
     let sent = &stage.writes()[1].0;
@@ -222,7 +222,7 @@ async fn recorded_full_upgrade_of_snapshot_pools_leaves_their_snapshot_out() {
     let (driver, stage) = stage(pairs(&recording)).await;
     let seen = driver.observe(&id("aks3"), Look::default()).await.expect("seen");
     assert!(seen.pools.iter().all(|pool| pool.from_snapshot));
-    let step = Step::Cluster { version: version("1.25.2"), pools: vec!["pool4".into(), "pool5".into()] };
+    let step = Step::cluster(version("1.25.2"), vec!["pool4".into(), "pool5".into()]);
     let whole = intent("aks3", step, None);
     let start = started(&driver, &whole).await;
     assert_eq!(follow(&driver, &whole, &start.operation).await.1, Progress::Succeeded);
@@ -282,7 +282,7 @@ async fn recorded_pool_upgrade_carries_the_etag_and_passes_every_status_text_on(
     pairs.push(around("aks2", &last));
     let (driver, stage) = stage(pairs).await;
     let etag = recording["pairs"][0]["response"]["body"]["properties"]["eTag"].as_str().expect("etag");
-    let stale = intent("aks2", Step::PoolVersion { pool: "pool3".into(), version: version("1.33.2") }, Some("older"));
+    let stale = intent("aks2", Step::pool_version("pool3".into(), version("1.33.2")), Some("older"));
     assert!(matches!(driver.start(&stale).await, Err(Trouble::Retry { .. })));
     let step = Intent { guard: Some(etag.into()), ..stale };
     let start = started(&driver, &step).await;
@@ -371,7 +371,7 @@ async fn recorded_cluster_with_hosted_system_pool_has_no_pools_and_its_overtaken
     let pairs = pairs(&recording);
     let url = pairs[1]["request"]["url"].as_str().expect("url").to_owned();
     let (driver, _) = stage(pairs).await;
-    let step = Step::Cluster { version: version("1.33.0"), pools: vec![] };
+    let step = Step::cluster(version("1.33.0"), vec![]);
     let end = driver.poll(&intent("aks1", step, None), &Operation { id: "o".into(), url: Some(url) }).await;
     assert!(matches!(&end, Ok(Progress::Failed(fault)) if fault.code == "Canceled"), "{end:?}");
 }
@@ -504,7 +504,7 @@ async fn d4_every_recorded_error_is_sorted() {
         let trouble = if method == "GET" {
             driver.observe(&id("aks1"), Look::default()).await.expect_err(name)
         } else {
-            let step = Step::Cluster { version: version("1.34.0"), pools: vec![] };
+            let step = Step::cluster(version("1.34.0"), vec![]);
             driver.start(&intent("aks1", step, None)).await.expect_err(name)
         };
         assert_eq!(kind(&trouble), *want, "{name}: {trouble:?}");

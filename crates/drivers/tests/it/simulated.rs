@@ -148,9 +148,8 @@ impl Cloud {
 }
 
 fn whole(version: &str) -> impl Fn(&Cluster) -> Step {
-    move |seen| Step::Cluster {
-        version: version.parse().expect("version"),
-        pools: seen.pools.iter().map(|pool| pool.name.clone()).collect(),
+    move |seen| {
+        Step::cluster(version.parse().expect("version"), seen.pools.iter().map(|pool| pool.name.clone()).collect())
     }
 }
 
@@ -181,7 +180,7 @@ async fn a_cluster_goes_up_by_image_control_plane_and_pools() {
     cloud.carry_out(&id, alone).await.expect("control plane");
     let seen = cloud.see(&id).await;
     assert_eq!((seen.version.to_string(), seen.pools[1].version.to_string()), ("1.33.2".into(), "1.32.7".into()));
-    let pool = |_: &Cluster| Step::PoolVersion { pool: "win".into(), version: "1.33.2".parse().expect("version") };
+    let pool = |_: &Cluster| Step::pool_version("win".into(), "1.33.2".parse().expect("version"));
     cloud.carry_out(&id, pool).await.expect("pool");
     cloud.carry_out(&id, whole("1.33.2")).await.expect("the rest");
     let seen = cloud.see(&id).await;

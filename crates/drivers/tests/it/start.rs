@@ -84,7 +84,7 @@ async fn d6_a_pool_is_written_alone_and_its_image_asked_for_by_post() {
 #[tokio::test]
 async fn d6_other_pools_than_those_decided_on_are_never_written() {
     let fake = Fake::new();
-    let step = Step::Cluster { version: "1.33.2".parse().expect("version"), pools: vec!["sys".into()] };
+    let step = Step::cluster("1.33.2".parse().expect("version"), vec!["sys".into()]);
     let trouble = driver(&fake).start(&intent(step, "cluster-0", false)).await.expect_err("another decision");
     assert!(matches!(trouble, Trouble::Retry { .. }), "{trouble:?}");
     assert!(fake.writes().is_empty());
@@ -123,7 +123,7 @@ fn arrange(fake: &Fake, step: &Step, etag: Etag, word: &str, ours: bool) {
                     }
                 }
             }
-            Step::PoolVersion { pool, .. } | Step::PoolImage { pool, .. } => {
+            Step::PoolVersion { pool, .. } | Step::PoolImage { pool, .. } | Step::PoolPinned { pool, .. } => {
                 let pool = state.pool(pool).expect("pool");
                 pool["provisioningState"] = word.into();
                 if etag == Etag::Other {

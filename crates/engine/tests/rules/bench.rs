@@ -40,6 +40,8 @@ pub fn old_cluster() -> Cluster {
         provisioning: Provisioning::Succeeded,
         image: Some(NEW_IMAGE.parse().expect("image")),
         latest_image: Some(NEW_IMAGE.parse().expect("image")),
+        offered_images: Vec::new(),
+        live_patch: None,
         from_snapshot: false,
         lagging_nodes: 0,
         etag: Some("pool-1".into()),
@@ -314,7 +316,9 @@ impl Bench {
             }
             flotta_model::Step::ControlPlane { version } => cluster.version = version,
             flotta_model::Step::PoolVersion { version, .. } => cluster.pools[0].version = version,
-            flotta_model::Step::PoolImage { image, .. } => cluster.pools[0].image = Some(image),
+            flotta_model::Step::PoolImage { image, .. } | flotta_model::Step::PoolPinned { image, .. } => {
+                cluster.pools[0].image = Some(image)
+            }
         }
         let ticket = self.ticket(member);
         self.tell(Input::StepSucceeded(ticket))

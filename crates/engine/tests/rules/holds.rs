@@ -171,7 +171,7 @@ fn choice_lts_target_and_cluster_without_it_fails_with_what_it_needs() {
 #[test]
 fn a4_each_upgrade_type_sends_its_steps_with_their_guards() {
     let image = || Step::PoolImage { pool: "pool".into(), image: NEW_IMAGE.parse().expect("image") };
-    let cluster = Step::Cluster { version: v(TARGET), pools: vec!["pool".into()] };
+    let cluster = Step::cluster(v(TARGET), vec!["pool".into()]);
     let plane = Step::ControlPlane { version: v(TARGET) };
     let cases = [
         (UpgradeType::Full, Some(TARGET), vec![(cluster, "cluster-1"), (image(), "pool-1")]),

@@ -322,6 +322,8 @@ impl Site {
             provisioning: Provisioning::Succeeded,
             image: Some(image(if ahead || random.chance(50) { "202510.03.1" } else { "202509.01.0" })),
             latest_image: Some(image("202510.03.1")),
+            offered_images: Vec::new(),
+            live_patch: None,
             from_snapshot: false,
             lagging_nodes: 0,
             etag: None,
@@ -376,7 +378,7 @@ impl Site {
         let word = if operation.fails { Provisioning::Failed } else { Provisioning::Succeeded };
         let fault = Fault::new("UpgradeFailed", "nodes did not drain");
         self.operations[operation.number] = Some(if operation.fails { Err(fault) } else { Ok(()) });
-        if let Step::PoolImage { pool, image } = &operation.step {
+        if let Step::PoolImage { pool, image } | Step::PoolPinned { pool, image } = &operation.step {
             let pool = self.cluster.pools.iter_mut().find(|seen| seen.name == *pool);
             if let (Some(pool), false) = (pool, operation.fails) {
                 pool.image = Some(image.clone());
@@ -400,7 +402,7 @@ impl Site {
     /// Accepts a step. The model jumps at once: the target shows although the work has only begun.
     fn begin(&mut self, step: Step, until: u64, fails: bool, key: (u32, u32)) -> Result<usize, String> {
         match &step {
-            Step::Cluster { version, pools } => {
+            Step::Cluster { version, pools, .. } => {
                 if *version < self.cluster.version || pools.len() != self.cluster.pools.len() {
                     return Err(format!("{step} on a cluster at {}", self.cluster.version));
                 }
@@ -416,14 +418,14 @@ impl Site {
                 }
                 self.cluster.version = *version;
             }
-            Step::PoolVersion { pool, version } => {
+            Step::PoolVersion { pool, version, .. } => {
                 let pool = self.cluster.pools.iter_mut().find(|seen| seen.name == *pool).ok_or("no such pool")?;
                 if *version < pool.version {
                     return Err(format!("{step} on a pool at {}", pool.version));
                 }
                 pool.version = *version;
             }
-            Step::PoolImage { pool, .. } => {
+            Step::PoolImage { pool, .. } | Step::PoolPinned { pool, .. } => {
                 self.cluster.pools.iter().find(|seen| seen.name == *pool).ok_or("no such pool")?;
             }
         }

@@ -255,7 +255,7 @@ fn checker_rejects_a_start_out_of_turn() {
 #[test]
 fn checker_rejects_another_target() {
     check_after("retries", |view| view.version = Some(OLD));
-    let step = Step::PoolVersion { pool: "p".into(), version: OLD };
+    let step = Step::pool_version("p".into(), OLD);
     check("retries", &Event::StepIntended { member: 0, step, guard: None, left: 1, not_after: None }, |_| {}, |_| {});
 }
 

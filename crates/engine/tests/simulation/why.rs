@@ -271,6 +271,8 @@ impl Copy {
             provisioning: Provisioning::Succeeded,
             image: Some(image("202509.01.0")),
             latest_image: Some(image("202510.03.1")),
+            offered_images: Vec::new(),
+            live_patch: None,
             from_snapshot: false,
             lagging_nodes: 0,
             etag: None,
