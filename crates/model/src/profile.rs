@@ -5,7 +5,11 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{Fault, MaintenanceWindow, Name};
+use crate::{
+    Fault, MaintenanceWindow, Name,
+    gate::Weekday,
+    window::{LocalTime, Recurrence, RecurrenceFields, Schedule, WindowError},
+};
 
 /// A wish that makes and starts update runs when versions appear.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,10 +98,79 @@ pub struct TriggerPolicy {
     pub soak_seconds: u32,
     /// The hours in which it may make runs; absent: at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub calendar: Option<MaintenanceWindow>,
+    pub calendar: Option<Calendar>,
     /// How Kubernetes versions are moved to.
     #[serde(default)]
     pub path: UpgradePath,
+}
+
+/// Hours of the week in some local time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "CalendarFields", into = "CalendarFields")]
+pub struct Calendar {
+    fields: CalendarFields,
+    windows: Vec<MaintenanceWindow>,
+}
+
+/// What a [`Calendar`] is made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CalendarFields {
+    /// The days on which it opens, each once.
+    pub days: Vec<Weekday>,
+    /// Minutes after local midnight at which it opens, 0–1439.
+    pub start_minute: u16,
+    /// Hours that it stays open, 4–24.
+    pub duration_hours: u8,
+    /// What local time is.
+    pub local: LocalTime,
+}
+
+impl Calendar {
+    /// What it is made from.
+    pub fn fields(&self) -> &CalendarFields {
+        &self.fields
+    }
+
+    /// Whether it is open at an instant.
+    pub fn is_open(&self, at: Timestamp) -> bool {
+        self.windows.iter().any(|window| window.is_open(at))
+    }
+
+    /// The earliest instant, not before `at`, at which it is open.
+    pub fn next_open(&self, at: Timestamp) -> Option<Timestamp> {
+        self.windows.iter().filter_map(|window| window.next_open(at)).min()
+    }
+}
+
+impl TryFrom<CalendarFields> for Calendar {
+    type Error = WindowError;
+    fn try_from(fields: CalendarFields) -> Result<Self, WindowError> {
+        let mut days: Vec<Weekday> = fields.days.clone();
+        days.sort_unstable();
+        days.dedup();
+        if days.is_empty() || days.len() != fields.days.len() {
+            return Err(WindowError::new("days", "name at least one day, and each once"));
+        }
+        let window = |day: &Weekday| {
+            let recurrence = Recurrence::try_from(RecurrenceFields {
+                schedule: Schedule::Weekly { interval: 1, day: *day },
+                start_minute: fields.start_minute,
+                duration_hours: fields.duration_hours,
+                local: fields.local.clone(),
+                start_date: None,
+                not_allowed: Vec::new(),
+            })?;
+            Ok(MaintenanceWindow::Recurring(recurrence))
+        };
+        let windows = fields.days.iter().map(window).collect::<Result<_, WindowError>>()?;
+        Ok(Self { fields, windows })
+    }
+}
+
+impl From<Calendar> for CalendarFields {
+    fn from(calendar: Calendar) -> Self {
+        calendar.fields
+    }
 }
 
 impl TriggerPolicy {
@@ -130,4 +203,31 @@ pub struct LastTrigger {
     /// What people should know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_calendar_is_open_on_its_days_by_local_time() {
+        let fields = CalendarFields {
+            days: vec![Weekday::Tuesday, Weekday::Thursday],
+            start_minute: 9 * 60,
+            duration_hours: 8,
+            local: LocalTime::Zone("Europe/Rome".parse().expect("zone")),
+        };
+        let calendar = Calendar::try_from(fields.clone()).expect("calendar");
+        let at = |text: &str| text.parse::<Timestamp>().expect(text);
+        assert!(calendar.is_open(at("2026-12-01T08:00:00Z")), "Tuesday, 9 in Rome");
+        assert!(!calendar.is_open(at("2026-12-02T08:00:00Z")), "Wednesday");
+        assert_eq!(calendar.next_open(at("2026-12-02T08:00:00Z")), Some(at("2026-12-03T08:00:00Z")));
+        assert_eq!(calendar.next_open(at("2026-07-01T08:00:00Z")), Some(at("2026-07-02T07:00:00Z")), "in summer");
+        let stored = serde_json::to_string(&calendar).expect("stored");
+        assert_eq!(serde_json::from_str::<Calendar>(&stored).expect("read"), calendar);
+        for days in [vec![], vec![Weekday::Monday, Weekday::Monday]] {
+            assert!(Calendar::try_from(CalendarFields { days, ..fields.clone() }).is_err());
+        }
+        assert!(Calendar::try_from(CalendarFields { duration_hours: 3, ..fields }).is_err());
+    }
 }

@@ -48,6 +48,12 @@ pub enum Collection {
     Runs,
     /// Gates that were reached; parent: fleet.
     Gates,
+    /// Auto-upgrade profiles; parent: fleet.
+    Profiles,
+    /// What was made of auto-upgrade profiles, by the keys of these; parent: fleet.
+    ProfileStates,
+    /// What regions offer and have offered; key: region.
+    Releases,
     /// Resolved plans of runs, named by their hash.
     Plans,
     /// Long-running operations towards our clients.
@@ -62,12 +68,15 @@ pub enum Collection {
 
 impl Collection {
     /// Every collection.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Fleets,
         Self::Members,
         Self::Strategies,
         Self::Runs,
         Self::Gates,
+        Self::Profiles,
+        Self::ProfileStates,
+        Self::Releases,
         Self::Plans,
         Self::Operations,
         Self::InFlight,
@@ -83,6 +92,9 @@ impl Collection {
             Self::Strategies => "strategies",
             Self::Runs => "runs",
             Self::Gates => "gates",
+            Self::Profiles => "profiles",
+            Self::ProfileStates => "profile-states",
+            Self::Releases => "releases",
             Self::Plans => "plans",
             Self::Operations => "operations",
             Self::InFlight => "in-flight",
