@@ -1,105 +1,22 @@
 //! The real binary is killed, again and again, while it upgrades a fleet in a cloud that goes on without it: nothing
 //! that was acknowledged is lost, nothing is started twice, no limit is exceeded.
 
+mod gates;
+mod harness;
+
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader},
     path::Path,
-    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 
-const FLEET_ID: &str = "/subscriptions/s1/resourceGroups/rg/providers/Microsoft.ContainerService/fleets/fl";
+use self::harness::{Client, Process, accepted, cluster_id, serve, text};
+
 const CLUSTERS: usize = 36;
 /// Clusters whose upgrade fails once, after the provider's model has jumped.
 const FAILING: [usize; 2] = [5, 20];
-
-/// A process of ours, killed when dropped.
-struct Process {
-    child: Child,
-    url: String,
-}
-
-impl Process {
-    /// Starts the binary and waits until it says where it listens.
-    fn start(args: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_flotta"))
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .expect("the binary starts");
-        let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut lines = stdout.lines();
-        let line = lines.find_map(|line| line.ok().filter(|line| line.contains("listens on http://")));
-        let line = line.expect("it says where it listens");
-        let url = line.split("listens on ").nth(1).expect("an address").trim().to_owned();
-        Self { child, url }
-    }
-
-    /// SIGKILL: it can do nothing about it.
-    fn kill(&mut self) {
-        self.child.kill().expect("killed");
-        self.child.wait().expect("ended");
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn serve(data: &Path, cloud: &str) -> Process {
-    let data = data.to_str().expect("a path of text");
-    Process::start(&[
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-        data,
-        "--aks-endpoint",
-        cloud,
-        "--aks-poll-seconds",
-        "0.2",
-        "--aks-unpaced",
-    ])
-}
-
-struct Client(reqwest::Client);
-
-impl Client {
-    fn new() -> Self {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        Self(reqwest::Client::builder().no_proxy().build().expect("client"))
-    }
-
-    async fn send(&self, method: &str, url: &str, body: Option<Value>) -> Option<(u16, Value)> {
-        let method = method.parse().expect("method");
-        let mut request = self.0.request(method, url);
-        if let Some(body) = body {
-            request = request.header("content-type", "application/json").body(body.to_string());
-        }
-        let answer = request.send().await.ok()?;
-        let status = answer.status().as_u16();
-        let text = answer.text().await.ok()?;
-        Some((status, serde_json::from_str(&text).unwrap_or(Value::Null)))
-    }
-
-    async fn arm(&self, server: &Process, method: &str, path: &str, body: Option<Value>) -> Option<(u16, Value)> {
-        let url = format!("{}{FLEET_ID}{path}?api-version=2026-06-02-preview", server.url);
-        self.send(method, &url, body).await
-    }
-
-    async fn must(&self, server: &Process, method: &str, path: &str, body: Option<Value>) -> Value {
-        let (status, body) = self.arm(server, method, path, body).await.expect("an answer");
-        assert!(status < 300, "{method} {path}: {status} {body}");
-        body
-    }
-}
 
 fn fleet_file() -> String {
     let mut clusters = String::new();
@@ -139,10 +56,8 @@ clusters:
 async fn set_up(client: &Client, server: &Process) {
     client.must(server, "PUT", "", Some(json!({ "location": "westeurope" }))).await;
     for n in 0..CLUSTERS {
-        let id =
-            format!("/subscriptions/s1/resourceGroups/rg/providers/Microsoft.ContainerService/managedClusters/c{n}");
         let group = if n % 2 == 0 { "even" } else { "odd" };
-        let body = json!({ "properties": { "clusterResourceId": id, "group": group } });
+        let body = json!({ "properties": { "clusterResourceId": cluster_id(n), "group": group } });
         client.must(server, "PUT", &format!("/members/m{n}"), Some(body)).await;
     }
     let group = |name: &str| json!({ "name": name, "maxConcurrency": "4", "maxAllowedFailures": "2" });
@@ -229,16 +144,8 @@ async fn nothing_is_lost_or_started_twice_however_often_the_server_is_killed() {
     let file = folder.path().join("fleet.yaml");
     std::fs::write(&file, fleet_file()).expect("fleet file");
     let (cloud_data, data) = (folder.path().join("cloud"), folder.path().join("flotta"));
-    let text = |path: &Path| path.to_str().expect("text").to_owned();
-    let cloud = Process::start(&[
-        "simulator",
-        "--fleet",
-        &text(&file),
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-        &text(&cloud_data),
-    ]);
+    let cloud =
+        Process::start(&["simulator", "--fleet", text(&file), "--listen", "127.0.0.1:0", "--data", text(&cloud_data)]);
     let client = Client::new();
     let mut server = serve(&data, &cloud.url);
     set_up(&client, &server).await;
@@ -257,12 +164,9 @@ async fn nothing_is_lost_or_started_twice_however_often_the_server_is_killed() {
     let completed = members(&run).into_values().filter(|state| state == "Completed").count();
     assert_eq!(completed, CLUSTERS - FAILING.len(), "what this run moved is Completed, not Skipped");
 
-    let accepted = client.send("GET", &format!("{}/simulator/accepted?limit=100000", cloud.url), None).await;
-    let (_, accepted) = accepted.expect("the cloud answers");
     let mut starts: BTreeMap<String, u32> = BTreeMap::new();
-    for start in accepted["value"].as_array().expect("accepted") {
-        let key = format!("{} {} {}", start["cluster"], start["step"], start["pool"]).to_lowercase();
-        *starts.entry(key).or_default() += 1;
+    for start in accepted(&client, &cloud.url).await {
+        *starts.entry(start.step).or_default() += 1;
     }
     let twice: Vec<_> = starts.iter().filter(|(_, count)| **count != 1).collect();
     assert!(twice.is_empty(), "accepted more than once: {twice:?}");
