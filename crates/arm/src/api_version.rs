@@ -45,6 +45,9 @@ const FEATURES: &[(&str, &str, Option<&str>)] = &[
     ("properties.labels", "2025-04-01-preview", Some("2026-06-01")),
     ("properties.updateStrategyId", "2023-08-15-preview", Some("2023-10-15")),
     ("properties.autoUpgradeProfileId", "2025-04-01-preview", Some("2025-03-01")),
+    ("properties.targetKubernetesVersion", "2025-04-01-preview", Some("2026-06-01")),
+    ("properties.longTermSupport", "2025-04-01-preview", Some("2026-06-01")),
+    ("properties.autoUpgradeProfileStatus.lastTriggerMessage", "2026-06-02-preview", None),
     ("properties.managedClusterUpdate.nodeImageSelection", "2023-06-15-preview", Some("2023-10-15")),
     (
         "properties.managedClusterUpdate.nodeImageSelection.customNodeImageVersions",
@@ -81,6 +84,8 @@ const FEATURES: &[(&str, &str, Option<&str>)] = &[
 
 /// What flotta adds to the documented API (`docs/extensions.md`): kept where a PUT leaves it out.
 const EXTENSIONS: &[&str] = &[
+    "properties.startAfter",
+    "properties.trigger",
     "properties.strategy.stages.*.strict",
     "properties.strategy.stages.*.groups.*.strict",
     "properties.strategy.stages.*.minSuccess",
@@ -186,7 +191,7 @@ pub fn merge_unknown(stored: &Value, incoming: Value, version: ApiVersion) -> Va
     let bare = merged.as_object_mut().filter(|top| top.get("properties").is_none_or(Value::is_null));
     let was_bare = bare.map(|top| top.insert("properties".into(), Value::Object(Map::new()))).is_some();
     for path in version.unknown() {
-        keep(stored, &mut merged, &path, |_, _, _| true);
+        keep(stored, &mut merged, &path, strategy::goes_with);
     }
     // After the others: what stands beside a property tells whether it can be kept.
     for path in EXTENSIONS {

@@ -2,7 +2,7 @@
 //! it (`arm-api.md` §7, §9).
 
 use flotta_engine::Run;
-use flotta_model::{Fault, Fleet, Goal, Member, Name, Strategy};
+use flotta_model::{AutoUpgradeProfile, Fault, Fleet, Goal, Member, Name, Strategy, profile::LastTrigger};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -13,6 +13,7 @@ use crate::{
     conditions::body_etag,
     operation::render_fault,
     path::Kind,
+    profile,
     run::render_goal,
     status::{self, Detail},
     strategy,
@@ -170,6 +171,21 @@ pub struct RunDoc {
     /// What it tries again, if it was made for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
+    /// The name of the run at whose good end it starts by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_after: Option<Name>,
+}
+
+/// An auto-upgrade profile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileDoc {
+    /// The profile.
+    pub profile: AutoUpgradeProfile,
+    /// The switches that it says outright ([`crate::profile::said`]).
+    #[serde(default)]
+    pub said: Vec<String>,
+    /// Who and when.
+    pub system_data: SystemData,
 }
 
 /// What a run tries again.
@@ -223,6 +239,16 @@ impl StrategyDoc {
     }
 }
 
+impl ProfileDoc {
+    /// The profile as a version shows it, with what became of its last attempt to make a run.
+    pub fn render(&self, id: &str, etag: &str, version: ApiVersion, last: Option<&LastTrigger>) -> Value {
+        let mut properties = profile::render(&self.profile, &self.said);
+        properties.insert("provisioningState".into(), "Succeeded".into());
+        put(&mut properties, "autoUpgradeProfileStatus", last.map(profile::render_status));
+        strip(Value::Object(envelope(Kind::Profile, id, etag, Some(&self.system_data), properties)), version)
+    }
+}
+
 impl RunDoc {
     /// The run as a version shows it.
     pub fn render(&self, id: &str, etag: &str, version: ApiVersion, run: &Run, detail: Detail) -> Value {
@@ -244,6 +270,7 @@ impl RunDoc {
         put(&mut properties, "updateStrategyId", self.strategy_id.clone().map(Value::from));
         put(&mut properties, "strategy", self.strategy.as_ref().map(strategy::render));
         properties.insert("managedClusterUpdate".into(), render_goal(&self.goal));
+        put(&mut properties, "startAfter", self.start_after.as_ref().map(|name| name.to_string().into()));
         properties
     }
 }

@@ -6,7 +6,7 @@
 //! | [`path`] | what a URL means, ids, query strings |
 //! | [`api_version`] | the published versions and what each knows |
 //! | [`error`] | refusals in ARM's shape |
-//! | [`fleet`], [`member`], [`strategy`], [`run`], [`gate`], [`skip`] | request bodies to model types, and back |
+//! | [`fleet`], [`member`], [`strategy`], [`run`], [`gate`], [`skip`], [`profile`] | request bodies to model types, and back |
 //! | [`status`] | the status tree of an update run |
 //! | [`doc`] | what a server keeps of each resource, and how it answers with it |
 //! | [`conditions`] | If-Match and If-None-Match |
@@ -27,6 +27,7 @@ pub mod member;
 pub mod operation;
 pub mod paging;
 pub mod path;
+pub mod profile;
 pub mod run;
 pub mod skip;
 pub mod status;

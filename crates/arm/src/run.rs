@@ -25,6 +25,8 @@ pub struct RunRequest {
     pub strategy_id: Option<String>,
     /// What the run wants.
     pub goal: Goal,
+    /// The name of the run at whose good end it is to start by itself.
+    pub start_after: Option<Name>,
 }
 
 /// Reads the body of a PUT of an update run.
@@ -43,6 +45,7 @@ pub fn parse(body: &Value) -> Result<RunRequest, ArmError> {
         strategy: properties.get("strategy")?.map(|field| strategy::read(&field)).transpose()?,
         strategy_id,
         goal: goal(&properties.need("managedClusterUpdate")?)?,
+        start_after: properties.get("startAfter")?.map(|name| name.parse()).transpose()?,
     })
 }
 

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use flotta_model::{
     Budget, FailureLimit, GateConfig, GateKind, Group, Selector, Stage, Strategy, SuccessFloor, Zone,
     gate::{ApprovalPolicy, Creator, Rejection, ScheduledStart, Weekday},
+    window::LocalTime,
 };
 use serde_json::{Map, Value, json};
 
@@ -161,16 +162,25 @@ fn approval_policy(field: &Field<'_>) -> Result<ApprovalPolicy, ArmError> {
 
 fn scheduled(field: &Field<'_>) -> Result<GateKind, ArmError> {
     let day = field.need("startDay")?.one_of(&Weekday::NAMES)?;
-    let time = field.need("startTime")?;
-    let minute = clock(time.text()?)
-        .filter(|minute| *minute < 24 * 60)
-        .ok_or_else(|| time.refuse(format!("{} is not a time of day: use HH:mm, from 00:00 to 23:59", time.value)))?;
+    let minute = time_of_day(&field.need("startTime")?)?;
+    let (zone, utc_offset_minutes) = local_time(field)?;
+    Ok(GateKind::ScheduledStart(ScheduledStart { day, minute, utc_offset_minutes, zone }))
+}
+
+/// Minutes after midnight.
+pub(crate) fn time_of_day(time: &Field<'_>) -> Result<u16, ArmError> {
+    let minute = clock(time.text()?).filter(|minute| *minute < 24 * 60);
+    minute.ok_or_else(|| time.refuse(format!("{} is not a time of day: use HH:mm, from 00:00 to 23:59", time.value)))
+}
+
+/// `timeZone` and `utcOffset`: either, or both where they agree.
+pub(crate) fn local_time(field: &Field<'_>) -> Result<(Option<Zone>, i16), ArmError> {
     let zone: Option<Zone> = field.get("timeZone")?.map(|zone| zone.parse()).transpose()?;
-    let utc_offset_minutes = match (&zone, field.get("utcOffset")?) {
+    let offset = match (&zone, field.get("utcOffset")?) {
         (Some(zone), None) => zone.standard_offset(),
         (zone, _) => utc_offset(&field.need("utcOffset")?, zone.as_ref())?,
     };
-    Ok(GateKind::ScheduledStart(ScheduledStart { day, minute, utc_offset_minutes, zone }))
+    Ok((zone, offset))
 }
 
 /// An offset from UTC: with a zone, one that its clocks show at some time of the year.
@@ -214,7 +224,7 @@ fn show_offset(minutes: i16) -> String {
     format!("{sign}{:02}:{:02}", size / 60, size % 60)
 }
 
-/// Whether a property beyond the documented API, kept because a PUT left it out, goes with what the PUT says beside it.
+/// Whether a property that is kept because a PUT left it out goes with what the PUT says beside it.
 /// If not, the PUT counts: its sender cannot see what stands in its way.
 pub(crate) fn goes_with(key: &str, kept: &Value, beside: &Map<String, Value>) -> bool {
     let said = |name| beside.get(name).and_then(Value::as_str);
@@ -227,6 +237,10 @@ pub(crate) fn goes_with(key: &str, kept: &Value, beside: &Map<String, Value>) ->
             let zone: Option<Zone> = kept.as_str().and_then(|zone| zone.parse().ok());
             let offset = said("utcOffset").and_then(signed);
             zone.zip(offset).is_none_or(|(zone, offset)| zone.uses_offset(offset))
+        }
+        "targetKubernetesVersion" | "longTermSupport" => said("channel") == Some("TargetKubernetesVersion"),
+        "trigger" => {
+            kept.get("upgradePath").is_none() || !matches!(said("channel"), Some("NodeImage" | "SecurityPatch"))
         }
         _ => true,
     }
@@ -315,11 +329,24 @@ fn render_gate(gate: &GateConfig) -> Value {
     Value::Object(object)
 }
 
+/// Minutes after midnight, as `HH:mm`.
+pub(crate) fn show_clock(minute: u16) -> String {
+    format!("{:02}:{:02}", minute / 60, minute % 60)
+}
+
+/// What local time is, by a zone or by an offset.
+pub(crate) fn render_local_time(object: &mut Map<String, Value>, local: &LocalTime) {
+    match local {
+        LocalTime::Offset(minutes) => object.insert("utcOffset".into(), show_offset(*minutes).into()),
+        LocalTime::Zone(zone) => object.insert("timeZone".into(), zone.to_string().into()),
+    };
+}
+
 pub(crate) fn render_start(start: &ScheduledStart) -> Value {
     let mut object = Map::new();
     let day = Weekday::NAMES.iter().find(|(_, day)| *day == start.day).map(|(word, _)| *word);
     render_text(&mut object, "startDay", day);
-    object.insert("startTime".into(), format!("{:02}:{:02}", start.minute / 60, start.minute % 60).into());
+    object.insert("startTime".into(), show_clock(start.minute).into());
     object.insert("utcOffset".into(), show_offset(start.utc_offset_minutes).into());
     render_text(&mut object, "timeZone", start.zone.as_ref());
     Value::Object(object)

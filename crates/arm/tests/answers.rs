@@ -152,6 +152,7 @@ fn run_doc() -> RunDoc {
         system_data: system_data(),
         profile_id: Some(format!("{FLEET}/autoUpgradeProfiles/p")),
         retry: None,
+        start_after: None,
     })
 }
 

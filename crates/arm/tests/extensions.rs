@@ -316,6 +316,7 @@ fn ext_a_run_said_again_by_a_client_that_does_not_know_them_is_the_same_run() {
         system_data: SystemData::new(by, jiff::Timestamp::UNIX_EPOCH),
         profile_id: None,
         retry: None,
+        start_after: None,
     };
     for version in ApiVersion::all() {
         let said = unaware(strip(body.clone(), version));

@@ -233,6 +233,7 @@ fn replayed(body: &Value, version: ApiVersion, skipped: Option<&Value>) -> Value
         system_data: SystemData::new(by, "2026-11-04T03:04:30.2146915Z".parse().expect("time")),
         profile_id: None,
         retry: None,
+        start_after: None,
     };
     let mut run = Run::new(std::sync::Arc::new(plan));
     if let Some(body) = skipped {
