@@ -3,13 +3,13 @@
 //!
 //! The model jumps at acceptance: the resource shows its target at once. Nodes follow during the operation.
 
-use flotta_model::{KubernetesVersion, VersionTarget};
-use jiff::{SignedDuration, Timestamp};
+use flotta_model::{KubernetesVersion, NodeImage, VersionTarget, image::VALID_DAYS};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use serde_json::{Map, Value};
 
 use crate::{
     draw::Draw,
-    fleet::{Behaviour, Durations, Failure, Length, SupportPlan, Tier, usual_family},
+    fleet::{Behaviour, Durations, Expired, Failure, Length, SupportPlan, Tier, usual_family},
     pool::{PoolPlan, SKEW},
     refusal::{self, Refusal},
     releases::{Audience, Releases},
@@ -54,6 +54,17 @@ impl Context<'_> {
 
     fn durations(&self) -> &Durations {
         &self.behaviour.durations
+    }
+
+    /// Refuses an image that nodes can no longer be made from.
+    pub(crate) fn check_age(&self, pool: &str, image: &NodeImage) -> Result<(), Refusal> {
+        let today = TimeZone::UTC.to_datetime(self.now).date();
+        let age = image.published().map(|published| today.duration_since(published));
+        let too_old = age.is_some_and(|age| age > SignedDuration::from_hours(24 * i64::from(VALID_DAYS)));
+        match self.behaviour.expired_images {
+            Expired::Refuse if too_old => Err(refusal::image_too_old(pool, image)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -340,6 +351,7 @@ impl ClusterState {
         let (kind, word, base) = match (pool.running, plan.running) {
             (true, false) => (Kind::Stop, "Stopping", ctx.durations().stop_pool),
             (false, true) => (Kind::Start, "Starting", ctx.durations().start_pool),
+            _ if pool.only_patched_by(&plan) => (Kind::SecurityPatch, "Updating", ctx.durations().security_patch),
             _ if moves => (Kind::Upgrade, "Upgrading", ctx.durations().pool_update),
             _ if pool.count != plan.count && pool.running => (Kind::Scale, "Scaling", ctx.durations().scale),
             _ => (Kind::Update, "Updating", ctx.durations().pool_update),
@@ -358,9 +370,10 @@ impl ClusterState {
         self.check_free()?;
         self.check_running()?;
         let pool = self.pool_mut(name).ok_or_else(|| refusal::no_entity(&format!("agent pool {name}")))?;
-        if let Some(newest) = ctx.releases.newest_image(pool.image.family()).filter(|newest| **newest > pool.image) {
-            pool.image = newest.clone();
-        }
+        let newest = ctx.releases.newest_image(pool.image.family()).filter(|newest| **newest > pool.image);
+        let image = newest.unwrap_or(&pool.image).clone();
+        ctx.check_age(&pool.name, &image)?;
+        pool.image = image;
         pool.provisioning = "UpgradingNodeImageVersion".into();
         pool.changes += 1;
         let nothing_to_do = pool.lagging().is_empty() || !pool.running;
@@ -458,7 +471,11 @@ impl ClusterState {
         for name in &movers {
             let Some(pool) = self.pool(name).filter(|pool| pool.running) else { continue };
             let lagging = pool.lagging();
-            let batch = ctx.length(number, &format!("batch {name}"), ctx.durations().node_batch);
+            // Patches go onto nodes that keep running, all at once.
+            let batch = match kind {
+                Kind::SecurityPatch => 0.0,
+                _ => ctx.length(number, &format!("batch {name}"), ctx.durations().node_batch),
+            };
             for (index, node) in lagging.iter().enumerate() {
                 let at = ctx.after(seconds + batch * (index / pool.surge() + 1) as f64);
                 operation.moves.push(NodeMove { pool: name.clone(), node: *node, at });

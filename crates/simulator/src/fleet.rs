@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `seed` | of every draw |
 //! | `subscription`, `resourceGroup` | of clusters that name none |
-//! | `regions` | Kubernetes releases and node images, each from some time on |
+//! | `regions` | Kubernetes releases, node images and security patches, each from some time on |
 //! | `behaviour` | lengths of operations, failures, throttling, noise |
 //! | `clusters` | clusters one by one |
 //! | `templates` | clusters by the hundred |
@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flotta_model::{ClusterId, KubernetesVersion, NodeImage, VersionTarget};
-use jiff::Timestamp;
+use jiff::{Timestamp, civil::Date};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -86,6 +86,9 @@ pub struct Region {
     pub kubernetes: Vec<Minor>,
     /// The node images; the newest of a family is what its pools go to.
     pub images: Vec<Dated<NodeImage>>,
+    /// The dates of security patches that can be put onto running Linux nodes.
+    #[serde(default)]
+    pub security_patches: Vec<Dated<Date>>,
 }
 
 /// A Kubernetes minor in a region.
@@ -109,7 +112,7 @@ pub struct Minor {
 
 /// Something that a region has from some time on, and perhaps not for ever.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged, expecting = "a version or node image, or { is, from, afterSeconds, until } around one")]
+#[serde(untagged, expecting = "a version, node image or date, or { is, from, afterSeconds, until } around one")]
 pub enum Dated<T> {
     /// From the start.
     Always(T),
@@ -186,6 +189,10 @@ pub struct Behaviour {
     pub image_with_version: bool,
     /// Whether a pool may skip minors on its way to the control plane's version.
     pub pools_may_skip_minors: bool,
+    /// Whether pools tell which images and security patches they can be set to, and take them. Public AKS does not.
+    pub pin_images: bool,
+    /// What becomes of writes that leave a pool on an image that is too old to make nodes from.
+    pub expired_images: Expired,
     /// Resources on a page of a list.
     pub page_size: usize,
 }
@@ -203,9 +210,21 @@ impl Default for Behaviour {
             operation_error_rate: 0.0,
             image_with_version: true,
             pools_may_skip_minors: false,
+            pin_images: true,
+            expired_images: Expired::Accept,
             page_size: 500,
         }
     }
+}
+
+/// What becomes of a write that leaves a pool on an image published more than 90 days ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Expired {
+    /// It is accepted.
+    Accept,
+    /// It is refused, whatever it is about (`behaviour.md` E63).
+    Refuse,
 }
 
 /// A length in seconds: half of the draws are below the median, and all are between the ends.
@@ -247,6 +266,8 @@ pub struct Durations {
     pub node_batch: Length,
     /// A node image upgrade that has nothing to do.
     pub image_no_op: Length,
+    /// Security patches onto the running nodes of a pool.
+    pub security_patch: Length,
     /// A cluster write without a new version.
     pub cluster_update: Length,
     /// A pool write without a new version.
@@ -278,6 +299,7 @@ impl Default for Durations {
             control_plane_only: Length::new(80.0, 105.0, 125.0),
             node_batch: Length::new(260.0, 309.0, 370.0),
             image_no_op: Length::new(15.0, 25.0, 39.0),
+            security_patch: Length::new(40.0, 60.0, 90.0),
             cluster_update: Length::new(93.0, 137.0, 687.0),
             pool_update: Length::new(3.0, 9.0, 39.0),
             create: Length::new(166.0, 305.0, 900.0),
@@ -294,12 +316,13 @@ impl Default for Durations {
 }
 
 impl Durations {
-    fn all(&self) -> [(&'static str, Length); 15] {
+    fn all(&self) -> [(&'static str, Length); 16] {
         [
             ("controlPlane", self.control_plane),
             ("controlPlaneOnly", self.control_plane_only),
             ("nodeBatch", self.node_batch),
             ("imageNoOp", self.image_no_op),
+            ("securityPatch", self.security_patch),
             ("clusterUpdate", self.cluster_update),
             ("poolUpdate", self.pool_update),
             ("create", self.create),

@@ -62,11 +62,17 @@ impl PoolState {
             self.plan_version(ctx, asked.get("orchestratorVersion"), control_plane, reach)?;
         let os_sku = asked.get("osSKU").and_then(Value::as_str).unwrap_or(&self.os_sku).to_owned();
         let created_from = asked.get("creationData").and_then(|data| data["sourceResourceId"].as_str());
-        let snapshot = match version == self.version {
-            true => self.snapshot.clone().or_else(|| created_from.map(Into::into)),
-            false => created_from.map(Into::into),
+        let pinned = asked.get("nodeImageVersion").and_then(Value::as_str);
+        let keeps_snapshot = version == self.version && pinned.is_none();
+        let kept = self.snapshot.clone().filter(|_| keeps_snapshot);
+        let snapshot = kept.or_else(|| created_from.map(Into::into));
+        let may_pin = ctx.behaviour.pin_images && os_sku.eq_ignore_ascii_case(&self.os_sku);
+        let image = match pinned {
+            Some(pinned) if may_pin => self.pin(ctx, pinned, version)?,
+            Some(pinned) if pinned != self.image.as_str() => return Err(refusal::image_cannot_be_pinned()),
+            _ => self.plan_image(ctx, version, &os_sku, snapshot.is_some())?,
         };
-        let image = self.plan_image(ctx, asked, version, &os_sku, snapshot.is_some())?;
+        ctx.check_age(&self.name, &image)?;
         let stopping = asked
             .get("powerState")
             .and_then(|state| state["code"].as_str())
@@ -144,26 +150,35 @@ impl PoolState {
         Ok((asked, version))
     }
 
-    /// The image a pool is to have: the one that was asked for; with another osSKU the newest of its usual family;
-    /// with another version the newest of its own.
+    /// The image that a write pins: one of the pool's family that the region has, and not an older one. The pool's own image
+    /// with the region's newest security patches on it goes onto the nodes as they run.
+    fn pin(&self, ctx: &Context<'_>, pinned: &str, version: KubernetesVersion) -> Result<NodeImage, Refusal> {
+        let wrong = |reason: &str| refusal::bad_parameter("agentPoolProfile.nodeImageVersion", reason);
+        let image: NodeImage = pinned.parse().map_err(|_| wrong("it is not a node image version"))?;
+        if image.family() != self.image.family() {
+            return Err(wrong("it is not of the pool's family"));
+        }
+        if image < self.image {
+            return Err(refusal::image_downgrade(&self.image, &image));
+        }
+        let live =
+            || version == self.version && ctx.releases.patched(&self.image).is_some_and(|newest| image <= newest);
+        let offered = match image.without_patch() == self.image.without_patch() {
+            true => image == self.image || live(),
+            false => ctx.releases.has_image(&image),
+        };
+        if offered { Ok(image) } else { Err(refusal::image_not_in_region(&self.name, &image)) }
+    }
+
+    /// The image of a pool that pins none: with another osSKU the newest of its usual family; with another version the
+    /// newest of its own.
     fn plan_image(
         &self,
         ctx: &Context<'_>,
-        asked: &Map<String, Value>,
         version: KubernetesVersion,
         os_sku: &str,
         from_snapshot: bool,
     ) -> Result<NodeImage, Refusal> {
-        let wrong = |reason: &str| refusal::bad_parameter("agentPoolProfile.nodeImageVersion", reason);
-        // A cluster write repeats what was read, so only a change of a pool's own document pins an image.
-        let pinned = asked.get("nodeImageVersion").and_then(Value::as_str).filter(|_| !asked.contains_key("name"));
-        if let Some(pinned) = pinned.filter(|pinned| *pinned != self.image.as_str()) {
-            let image: NodeImage = pinned.parse().map_err(|_| wrong("it is not a node image version"))?;
-            if image.family() != self.image.family() {
-                return Err(wrong("it is not of the pool's family"));
-            }
-            return if ctx.releases.has_image(&image) { Ok(image) } else { Err(wrong("the region does not have it")) };
-        }
         if !os_sku.eq_ignore_ascii_case(&self.os_sku) {
             let newest = usual_family(os_sku).and_then(|family| ctx.releases.newest_image(family));
             return newest
@@ -174,6 +189,13 @@ impl PoolState {
         let newest =
             ctx.releases.newest_image(self.image.family()).filter(|newest| brings_image && **newest > self.image);
         Ok(newest.unwrap_or(&self.image).clone())
+    }
+
+    /// Whether a write puts security patches onto its nodes and changes nothing else of them.
+    pub(crate) fn only_patched_by(&self, plan: &PoolPlan) -> bool {
+        plan.version == self.version
+            && plan.image != self.image
+            && plan.image.without_patch() == self.image.without_patch()
     }
 
     /// Becomes what was planned: the model jumps, the nodes stay behind.

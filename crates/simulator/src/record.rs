@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     call::CallKind,
-    state::{ClusterState, Kind, Operation},
+    state::{ClusterState, Kind, Operation, PoolState},
 };
 
 /// Accepted starts kept at most; further writes are refused, so that the record stays complete.
@@ -56,10 +56,12 @@ pub enum StepKind {
     ClusterVersion,
     /// A cluster write that changes the control plane's version alone.
     ControlPlaneVersion,
-    /// A pool write that changes its version, or its image.
+    /// A pool write that changes its version.
     PoolVersion,
-    /// A pool to its newest image.
+    /// A pool to its newest image, or to the one that a write pins.
     PoolImage,
+    /// Security patches onto the running nodes of a pool.
+    SecurityPatch,
     /// A new cluster or pool.
     Create,
     /// A write that changes neither version nor number of nodes; also the repair of a failed upgrade.
@@ -80,12 +82,19 @@ impl Accepted {
     /// The record of an operation. `before` holds the versions of the pools before it was accepted.
     pub(crate) fn new(state: &ClusterState, operation: &Operation, before: &[KubernetesVersion]) -> Self {
         let pool = operation.pool.as_deref().and_then(|name| state.pool(name));
-        let pools_change = state.pools.iter().zip(before).any(|(pool, before)| pool.version != *before);
+        let mut moved = state.pools.iter().zip(before).filter(|(pool, before)| pool.version != **before);
+        let image = |pool: Option<&PoolState>| pool.map(|pool| pool.image.to_string());
         let (step, target) = match (operation.kind, pool) {
-            (Kind::Upgrade, Some(pool)) => (StepKind::PoolVersion, Some(pool.version.to_string())),
-            (Kind::Upgrade, None) if pools_change => (StepKind::ClusterVersion, Some(state.version.to_string())),
+            (Kind::Upgrade, Some(pool)) if moved.any(|(moved, _)| moved.name == pool.name) => {
+                (StepKind::PoolVersion, Some(pool.version.to_string()))
+            }
+            (Kind::Upgrade | Kind::NodeImage, Some(_)) => (StepKind::PoolImage, image(pool)),
+            (Kind::SecurityPatch, _) => (StepKind::SecurityPatch, image(pool)),
+            (Kind::Upgrade, None) if moved.next().is_some() => {
+                (StepKind::ClusterVersion, Some(state.version.to_string()))
+            }
             (Kind::Upgrade, None) => (StepKind::ControlPlaneVersion, Some(state.version.to_string())),
-            (Kind::NodeImage, pool) => (StepKind::PoolImage, pool.map(|pool| pool.image.to_string())),
+            (Kind::NodeImage, None) => (StepKind::PoolImage, None),
             (Kind::Create, _) => (StepKind::Create, None),
             (Kind::Update | Kind::Foreign, _) => (StepKind::Update, None),
             (Kind::Scale, _) => (StepKind::Scale, None),

@@ -1,7 +1,7 @@
 //! Answers that say no: the two shapes of error bodies, and AKS's codes and texts (`aks-wire.md` §8,
 //! `behaviour.md` D4).
 
-use flotta_model::KubernetesVersion;
+use flotta_model::{KubernetesVersion, NodeImage};
 use serde_json::{Value, json};
 
 /// An error answer.
@@ -161,6 +161,33 @@ pub(crate) fn pool_skew(pool: &str, version: KubernetesVersion, control_plane: K
          please check https://aka.ms/aks/NodePoolMcVersionIncompatible"
     );
     Refusal::service(400, "NodePoolMcVersionIncompatible", message)
+}
+
+pub(crate) fn image_cannot_be_pinned() -> Refusal {
+    let message = "Changing property 'properties.nodeImageVersion' is not allowed.";
+    Refusal {
+        target: Some("properties.nodeImageVersion"),
+        ..Refusal::service(400, "PropertyChangeNotAllowed", message)
+    }
+}
+
+pub(crate) fn image_downgrade(from: &NodeImage, to: &NodeImage) -> Refusal {
+    let message = format!("Downgrading agent pool node image version from {from} to {to} is not allowed");
+    Refusal { target: Some("agentPoolProfile.nodeImageVersion"), ..Refusal::service(400, "BadRequest", message) }
+}
+
+pub(crate) fn image_not_in_region(pool: &str, image: &NodeImage) -> Refusal {
+    let message = format!("Node image version {image} for agent pool {pool} is not available in this region");
+    Refusal::service(400, "NodeImageVersionNotAvailable", message)
+}
+
+pub(crate) fn image_too_old(pool: &str, image: &NodeImage) -> Refusal {
+    let message = format!(
+        "Failed to reconcile agent pool {pool}: ConfigurationVersion {} is not supported for AgentBaker. Please upgrade \
+         agent pool to the latest NodeImageVersion",
+        image.version()
+    );
+    Refusal::service(400, "ReconcileVMSSAgentPoolFailed", message)
 }
 
 pub(crate) fn control_plane_only_with_channel() -> Refusal {

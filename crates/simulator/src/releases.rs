@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flotta_model::{KubernetesVersion, NodeImage, VersionTarget};
-use jiff::Timestamp;
+use jiff::{Timestamp, civil::Date};
 
 use crate::fleet::{Region, SupportPlan};
 
@@ -20,6 +20,7 @@ pub(crate) struct Release {
 pub(crate) struct Releases {
     pub(crate) versions: BTreeMap<KubernetesVersion, Release>,
     images: Vec<NodeImage>,
+    newest_patch: Option<Date>,
 }
 
 impl Releases {
@@ -34,12 +35,16 @@ impl Releases {
             versions
                 .extend(minor.patches.iter().filter_map(|patch| patch.at(now, birth)).map(|patch| (*patch, release)));
         }
-        Self { versions, images: region.images.iter().filter_map(|image| image.at(now, birth)).cloned().collect() }
+        Self {
+            versions,
+            images: region.images.iter().filter_map(|image| image.at(now, birth)).cloned().collect(),
+            newest_patch: region.security_patches.iter().filter_map(|patch| patch.at(now, birth)).max().copied(),
+        }
     }
 
     /// What a region that nobody described offers.
     pub(crate) fn none() -> Self {
-        Self { versions: BTreeMap::new(), images: Vec::new() }
+        Self { versions: BTreeMap::new(), images: Vec::new(), newest_patch: None }
     }
 
     /// The versions a cluster on `from` may go to, ascending: the higher patches of its minor and every patch of the
@@ -85,10 +90,22 @@ impl Releases {
         default.or_else(|| self.versions.iter().rfind(|(_, release)| !release.preview)).map(|(version, _)| *version)
     }
 
+    /// The images of a family, ascending.
+    pub(crate) fn images(&self, family: &str) -> Vec<&NodeImage> {
+        let mut images: Vec<&NodeImage> = self.images.iter().filter(|image| image.family() == family).collect();
+        images.sort_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+        images
+    }
+
     /// The newest image of a family.
     pub(crate) fn newest_image(&self, family: &str) -> Option<&NodeImage> {
-        let newer = |one: &&NodeImage, other: &&NodeImage| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal);
-        self.images.iter().filter(|image| image.family() == family).max_by(newer)
+        self.images(family).pop()
+    }
+
+    /// An image with the newest security patches on it, where they are newer than what it has.
+    pub(crate) fn patched(&self, image: &NodeImage) -> Option<NodeImage> {
+        let patch = self.newest_patch.filter(|patch| image.is_linux() && Some(*patch) > image.patched_until())?;
+        Some(image.with_patch(patch))
     }
 
     /// Whether an image is on offer.

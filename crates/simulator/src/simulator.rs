@@ -423,7 +423,7 @@ impl Simulator {
             CallKind::GetPool => writer.pool(state, pool()?),
             CallKind::ListMachines => self.machines(asked, state, pool()?),
             CallKind::ClusterUpgradeProfile => writer.cluster_upgrades(state, &releases()),
-            CallKind::PoolUpgradeProfile => writer.pool_upgrades(state, pool()?, &releases()),
+            CallKind::PoolUpgradeProfile => writer.pool_upgrades(state, pool()?, &releases(), &self.fleet.behaviour),
             CallKind::AvailableVersions => writer.available_versions(state, &releases()),
             CallKind::ListMaintenance => {
                 let all =

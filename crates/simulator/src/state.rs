@@ -114,6 +114,7 @@ pub(crate) enum Kind {
     Upgrade,
     Scale,
     NodeImage,
+    SecurityPatch,
     Start,
     Stop,
     Delete,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     accept::node_name,
     draw::Draw,
-    fleet::{Region, SupportPlan},
+    fleet::{Behaviour, Region, SupportPlan},
     releases::{Audience, Releases},
     state::{ClusterState, Ending, Operation, PoolState},
 };
@@ -174,7 +174,15 @@ impl Writer {
     }
 
     /// A pool's upgrade profile: what lies between it and its control plane.
-    pub(crate) fn pool_upgrades(self, state: &ClusterState, pool: &PoolState, releases: &Releases) -> Value {
+    ///
+    /// Where images can be pinned, also the images and security patches that it can be set to, which AKS does not tell.
+    pub(crate) fn pool_upgrades(
+        self,
+        state: &ClusterState,
+        pool: &PoolState,
+        releases: &Releases,
+        behaviour: &Behaviour,
+    ) -> Value {
         let audience = Audience::Cluster { long_term_support: state.long_term_support() };
         let mut versions = releases.upgrades(pool.version, audience);
         versions.retain(|version| *version <= state.version);
@@ -188,6 +196,12 @@ impl Writer {
         });
         if !versions.is_empty() {
             properties["upgrades"] = upgrades(&versions, releases);
+        }
+        if behaviour.pin_images {
+            properties["nodeImageVersions"] = json!(releases.images(pool.image.family()));
+            if let Some(patched) = releases.patched(&pool.image) {
+                properties["latestSecurityPatch"] = json!(patched);
+            }
         }
         json!({
             "id": format!("{}/agentPools/{}/upgradeProfiles/default", state.id, pool.name),

@@ -131,6 +131,7 @@ impl Cloud {
         body["properties"]["kubernetesVersion"] = version.into();
         for pool in body["properties"]["agentPoolProfiles"].as_array_mut().expect("pools") {
             pool["orchestratorVersion"] = version.into();
+            pool.as_object_mut().expect("pool").remove("nodeImageVersion");
         }
         self.put(cluster, body).await
     }

@@ -1,5 +1,6 @@
 //! What a write does: the model, the states, the nodes, the lengths.
 
+use flotta_simulator::record::StepKind;
 use serde_json::{Value, json};
 
 use crate::cloud::{cloud, pool_body, states, version_body, with};
@@ -146,19 +147,123 @@ async fn a_cluster_write_leaves_the_power_of_its_pools_alone() {
     assert_eq!((&pool["powerState"]["code"], &pool["count"]), (&json!("Running"), &json!(2)));
 }
 
+fn pin(image: &str) -> Value {
+    json!({"properties": {"nodeImageVersion": image}})
+}
+
 #[tokio::test(start_paused = true)]
-async fn aks_wire_3_a_pool_write_can_pin_an_image_of_the_region() {
+async fn aks_wire_3_a_pool_write_pins_an_image_of_its_family_that_the_region_has() {
     let cloud = cloud(&with("")).await;
-    let pin = |image: &str| json!({"properties": {"nodeImageVersion": image}});
+    let profile = "c1/agentPools/system/upgradeProfiles/default";
+    let offered = cloud.get(profile).await.body["properties"]["nodeImageVersions"].clone();
+    assert_eq!(offered, json!([OLD_LINUX, NEW_LINUX]));
     let started = cloud.put("c1/agentPools/system", pin(NEW_LINUX)).await.expect(200);
     assert_eq!(started.body["properties"]["provisioningState"], "Upgrading");
     cloud.finish(&started).await;
-    let started = cloud.put("c1/agentPools/system", pin(OLD_LINUX)).await.expect(200);
-    assert_eq!(started.body["properties"]["nodeImageVersion"], OLD_LINUX);
-    cloud.finish(&started).await;
-    for bad in ["AKSUbuntu-2204gen2containerd-202512.01.0", "AKSWindows-2022-containerd-20348.3207.250214", "x"] {
-        assert_eq!(cloud.put("c1/agentPools/system", pin(bad)).await.expect(400).code(), "InvalidParameter");
+    let again = cloud.put("c1/agentPools/system", pin(NEW_LINUX)).await.expect(200);
+    assert_eq!(again.body["properties"]["provisioningState"], "Updating", "as the recorded rollback to the same image");
+    cloud.finish(&again).await;
+    for (bad, code) in [
+        (OLD_LINUX, "BadRequest"),
+        ("AKSUbuntu-2204gen2containerd-202512.01.0", "NodeImageVersionNotAvailable"),
+        ("AKSUbuntu-2204gen2containerd-202510.03.1-2025.10.20", "NodeImageVersionNotAvailable"),
+        ("AKSWindows-2022-containerd-20348.3207.250214", "InvalidParameter"),
+        ("x", "InvalidParameter"),
+    ] {
+        assert_eq!(cloud.put("c1/agentPools/system", pin(bad)).await.expect(400).code(), code, "{bad}");
     }
+    let accepted: Vec<_> = cloud.accepted().await.into_iter().map(|start| (start.step, start.target)).collect();
+    assert_eq!(accepted, [(StepKind::PoolImage, Some(NEW_LINUX.into())), (StepKind::Update, None)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_write_pins_the_images_that_go_with_the_version() {
+    let cloud = cloud(&with("")).await;
+    let pool = |name: &str| json!({"name": name, "orchestratorVersion": "1.33.1"});
+    let mut pinned = pool("system");
+    pinned["nodeImageVersion"] = OLD_LINUX.into();
+    let pools = json!([pinned, pool("win")]);
+    let body = json!({"properties": {"kubernetesVersion": "1.33.1", "agentPoolProfiles": pools}});
+    let started = cloud.put("c1", body).await.expect(200);
+    let images = |body: &Value| {
+        let pools = body["properties"]["agentPoolProfiles"].as_array().expect("pools");
+        pools.iter().map(|pool| pool["nodeImageVersion"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(images(&started.body), [OLD_LINUX, "AKSWindows-2022-containerd-20348.3207.250214"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_pinning_pools_tell_of_no_images_and_take_none_as_public_aks() {
+    let cloud = cloud(&with("").replace("throttling: false", "throttling: false, pinImages: false")).await;
+    let profile = cloud.get("c1/agentPools/system/upgradeProfiles/default").await.body;
+    assert_eq!(profile["properties"].get("nodeImageVersions"), None);
+    let refused = cloud.put("c1/agentPools/system", pin(NEW_LINUX)).await.expect(400);
+    assert_eq!(refused.code(), "PropertyChangeNotAllowed");
+    let echoed = cloud.put("c1/agentPools/system", pin(OLD_LINUX)).await.expect(200);
+    assert_eq!(echoed.body["properties"]["nodeImageVersion"], OLD_LINUX);
+}
+
+const PATCHED: &str =
+    "\n    securityPatches: [2025-07-01, 2025-10-10, { is: 2025-10-20, afterSeconds: 3600 }]\n  eastus2:";
+
+#[tokio::test(start_paused = true)]
+async fn d2_security_patches_go_onto_running_nodes_of_linux_pools_in_a_short_while() {
+    let cloud = cloud(&with("").replace("\n  eastus2:", PATCHED)).await;
+    let patch = async |pool: &str| {
+        let profile = cloud.get(&format!("c1/agentPools/{pool}/upgradeProfiles/default")).await.body;
+        profile["properties"].get("latestSecurityPatch").cloned()
+    };
+    let (first, second) = (format!("{OLD_LINUX}-2025.10.10"), format!("{OLD_LINUX}-2025.10.20"));
+    assert_eq!((patch("system").await, patch("win").await), (Some(json!(first)), None));
+    let too_new = cloud.put("c1/agentPools/system", pin(&second)).await.expect(400);
+    assert_eq!(too_new.code(), "NodeImageVersionNotAvailable");
+    let started = cloud.put("c1/agentPools/system", pin(&first)).await.expect(200);
+    let properties = &started.body["properties"];
+    assert_eq!(
+        (&properties["provisioningState"], &properties["nodeImageVersion"]),
+        (&json!("Updating"), &json!(first))
+    );
+    let from = cloud.clock.now();
+    cloud.finish(&started).await;
+    assert!(cloud.clock.now().duration_since(from).as_secs() <= 100, "no node is made anew");
+    let machines = cloud.get("c1/agentPools/system/machines").await.body;
+    let patched = |machine: &Value| machine["properties"]["nodeImageVersion"] == *first;
+    assert!(machines["value"].as_array().expect("machines").iter().all(patched));
+    assert_eq!(patch("system").await, None, "it has them");
+    cloud.pass(3600).await;
+    assert_eq!(patch("system").await, Some(json!(second)));
+    assert_eq!(cloud.accepted().await[0].step, StepKind::SecurityPatch);
+    let started = cloud.post("c1/agentPools/system/upgradeNodeImageVersion").await.expect(202);
+    assert_eq!(started.body["properties"]["nodeImageVersion"], NEW_LINUX, "a newer image ends the patches");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a4_a_pinned_image_takes_a_pool_away_from_its_snapshot() {
+    let more = "
+  - { name: c2, region: westeurope, version: 1.32.6, pools: [{ name: system, count: 1, snapshot: /snap, image: AKSUbuntu-2204gen2containerd-202508.20.1 }] }
+";
+    let cloud = cloud(&with(more)).await;
+    let started = cloud.put("c2/agentPools/system", pin(NEW_LINUX)).await.expect(200);
+    let properties = &started.body["properties"];
+    assert_eq!((&properties["nodeImageVersion"], properties.get("creationData")), (&json!(NEW_LINUX), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn e63_every_write_that_leaves_a_pool_on_an_expired_image_is_refused_when_asked_for() {
+    // The present is 2025-11-01: an image of 2025-08-01 is past its 90 days, one of 2025-08-20 is not.
+    let fleet = with("").replace("throttling: false", "throttling: false, expiredImages: refuse");
+    let fleet = fleet.replace("202508.20.1", "202508.01.0").replace("20348.2700.240911", "20348.3930.250901");
+    let cloud = cloud(&fleet).await;
+    let pool = "c1/agentPools/system";
+    for body in [pool_body("1.32.6"), pin("AKSUbuntu-2204gen2containerd-202508.01.0")] {
+        let refused = cloud.put(pool, body).await.expect(400);
+        assert_eq!(refused.code(), "ReconcileVMSSAgentPoolFailed");
+        assert!(refused.message().contains("is not supported for AgentBaker"), "{}", refused.message());
+    }
+    assert_eq!(cloud.put("c1", version_body("1.33.1")).await.expect(400).code(), "ReconcileVMSSAgentPoolFailed");
+    let started = cloud.post(&format!("{pool}/upgradeNodeImageVersion")).await.expect(202);
+    cloud.finish(&started).await;
+    cloud.put("c1", version_body("1.33.1")).await.expect(200);
 }
 
 #[tokio::test(start_paused = true)]
