@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use flotta_engine::run::{Part, Run, State, Times, Timing, Wait};
-use flotta_model::{Fault, ImageSelection};
+use flotta_model::Fault;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -52,11 +52,11 @@ fn explain(run: &Run, part: Part, detail: Detail, tree: &mut Map<String, Value>)
     }
 }
 
-/// Chosen by the caller, or empty: each region's latest is not one choice.
+/// Chosen by the caller or by the run, or empty: each region's latest is not one choice.
 fn node_images(run: &Run) -> Value {
-    match run.plan().goal.images() {
-        Some(ImageSelection::Custom(images)) => json!({ "selectedNodeImageVersions": render_versions(images) }),
-        _ => json!({}),
+    match run.selected_images() {
+        Some(images) => json!({ "selectedNodeImageVersions": render_versions(images) }),
+        None => json!({}),
     }
 }
 

@@ -169,7 +169,7 @@ impl Drive {
                 self.there[at] = true;
                 self.step(&Input::StepSucceeded(*ticket))
             }
-            Work::ResolveTarget | Work::ReadWindows => Err("not the work of a member".into()),
+            Work::ResolveTarget | Work::ResolveImages | Work::ReadWindows => Err("not the work of a member".into()),
         }
     }
 

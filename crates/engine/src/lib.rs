@@ -3,11 +3,13 @@
 //! | module | what |
 //! |---|---|
 //! | [`plan`] | a strategy and the members of a fleet, resolved into who moves where and within which limits |
+//! | [`images`] | which node images all regions of a run have |
 //! | [`upgrade`] | what a cluster needs to get from here to there |
 //! | [`check`] | what would happen to a member, and what stands in its way |
 //! | [`run`] | an update run: a state machine that is told what happened and answers with events |
 
 pub mod check;
+pub mod images;
 pub mod plan;
 pub mod run;
 pub mod upgrade;

@@ -3,7 +3,9 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use flotta_model::{Budget, ClusterId, FailureLimit, GateConfig, Goal, Group, Member, Name, Selector, Stage, Strategy};
+use flotta_model::{
+    Budget, ClusterId, FailureLimit, GateConfig, Goal, Group, Member, Name, NodeImage, Selector, Stage, Strategy,
+};
 use serde::{Deserialize, Serialize};
 
 /// Who moves where, within which limits.
@@ -28,6 +30,12 @@ pub struct Plan {
     /// The ids of its gates, in the order of [`crate::run::Run::gate`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gate_ids: Vec<Box<str>>,
+    /// The images that Consistent came to in the run that this one goes on from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<Vec<NodeImage>>,
+    /// The id of the auto-upgrade profile that created the run, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
 }
 
 /// A stage with its limits as numbers.
@@ -153,6 +161,8 @@ impl Plan {
             patience_seconds: default_patience(),
             created_by: None,
             gate_ids: Vec::new(),
+            images: None,
+            profile: None,
         };
         let mut places: BTreeMap<&Name, u32> = BTreeMap::new();
         let mut overlaps: Vec<(&Name, u32, u32)> = Vec::new();

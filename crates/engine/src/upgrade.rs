@@ -6,8 +6,7 @@
 //! a failed upgrade must be sent again.
 
 use flotta_model::{
-    Cluster, ClusterId, ClusterKind, Fault, Goal, Hold, ImageSelection, KubernetesVersion, Offer, Pool, Provisioning,
-    Step, UpgradeType,
+    Cluster, ClusterId, ClusterKind, Fault, Goal, Hold, KubernetesVersion, Offer, Pool, Provisioning, Step, UpgradeType,
 };
 
 /// What a cluster needs.
@@ -165,10 +164,6 @@ impl Target<'_> {
     }
 
     fn image_steps(&self, cluster: &Cluster, steps: &mut Vec<Step>, notes: &mut Vec<String>) {
-        debug_assert!(
-            matches!(self.goal.images(), None | Some(ImageSelection::Latest)),
-            "other selections are refused"
-        );
         for pool in &cluster.pools {
             let moves_anyway = steps.iter().any(|step| step.pool() == Some(&pool.name));
             let Some(latest) = &pool.latest_image else { continue };

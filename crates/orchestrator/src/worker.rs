@@ -630,7 +630,7 @@ impl Worker {
                 (Some(intent), Some(operation)) => effects::follow(&context, ticket, intent, operation.clone()),
                 _ => return,
             },
-            Work::ResolveTarget | Work::ReadWindows => return,
+            Work::ResolveTarget | Work::ResolveImages | Work::ReadWindows => return,
         };
         self.effects.insert(member, running);
     }
@@ -740,13 +740,13 @@ fn member_of(input: &Input) -> Option<u32> {
         | Input::StepFailed(ticket, _) => Some(ticket.member),
         Input::MemberLeft(member) => Some(*member),
         Input::Tick | Input::Start | Input::Stop | Input::Skip(_) | Input::TargetResolved(_) => None,
-        Input::Gate { .. } | Input::WindowsSeen(_) => None,
+        Input::Gate { .. } | Input::WindowsSeen(_) | Input::ImagesResolved { .. } => None,
     }
 }
 
 fn work_member(work: &Work) -> Option<u32> {
     match work {
-        Work::ResolveTarget | Work::ReadWindows => None,
+        Work::ResolveTarget | Work::ResolveImages | Work::ReadWindows => None,
         Work::Look(ticket) | Work::Probe(ticket) | Work::Send(ticket) | Work::Follow(ticket) => Some(ticket.member),
     }
 }
@@ -775,6 +775,7 @@ fn touches_all(event: &Event) -> bool {
         | Event::FailedFast { .. }
         | Event::RunEnded(_)
         | Event::TargetResolved(_)
+        | Event::ImagesSelected(_)
         | Event::Skipped(_)
         | Event::GateOpened(_)
         | Event::GateRejected { .. }

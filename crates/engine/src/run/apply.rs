@@ -32,6 +32,8 @@ impl Run {
                     self.refresh_stage(stage);
                 }
             }
+            Event::ImagesSelected(images) => self.select_images(images),
+            Event::ImagesDisagree(families) => self.images_disagree(families, at),
             Event::Skipped(targets) => targets.iter().for_each(|target| self.skip(*target, at)),
             Event::StageEntered(stage) => self.enter_stage(*stage, at),
             Event::WaitStarted { stage, until } => {

@@ -1,6 +1,6 @@
 //! What a run is told, what it answers, and what should be going on because of it.
 
-use flotta_model::{Cluster, Fault, Hold, KubernetesVersion, MaintenanceWindow, Name, Offer, Step};
+use flotta_model::{Cluster, Fault, Hold, KubernetesVersion, MaintenanceWindow, Name, NodeImage, Offer, Step};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +9,7 @@ use super::{
     state::{Outcome, State},
     windows::Windows,
 };
+use crate::images::{Disagreement, PoolImages};
 
 /// What happened outside, or what somebody wants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +24,11 @@ pub enum Input {
     Skip(Vec<SkipTarget>),
     /// The version that the run's minor means.
     TargetResolved(KubernetesVersion),
+    /// The node images that the pools of the run can have.
+    ImagesResolved {
+        /// Once each, as [`PoolImages::add`] makes it.
+        pools: Vec<PoolImages>,
+    },
     /// Somebody decided on a gate.
     Gate {
         /// Its number in the run.
@@ -133,6 +139,10 @@ pub enum Event {
     RunEnded(Outcome),
     /// The minor asked for came to mean this version.
     TargetResolved(KubernetesVersion),
+    /// The node images that the run moves to were chosen, one a family.
+    ImagesSelected(Vec<NodeImage>),
+    /// The regions of the run have no node image of these families in common.
+    ImagesDisagree(Vec<Disagreement>),
     /// Somebody had these left out.
     Skipped(Vec<Skipped>),
     /// A stage began.
@@ -300,6 +310,9 @@ pub enum Refusal {
 pub enum Work {
     /// Find out which version the run's minor means.
     ResolveTarget,
+    /// Look at the clusters of [`super::Run::images_to_read`], and answer with [`Input::ImagesResolved`] as soon as all that
+    /// can be seen were seen; if the work is still wanted then, again every [`crate::images::LOOKED_AT_EVERY`] seconds.
+    ResolveImages,
     /// Read the windows of [`super::Run::windows_to_read`], and answer with [`Input::WindowsSeen`].
     ReadWindows,
     /// Look at a member's cluster, wait for the provider's budget for the step it needs, answer with

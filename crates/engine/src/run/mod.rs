@@ -15,6 +15,7 @@ mod apply;
 mod decide;
 mod event;
 mod gates;
+mod images;
 mod state;
 mod status;
 mod why;

@@ -6,13 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use flotta_model::{Budget, Fault, Hold, KubernetesVersion, MaintenanceWindow, Step};
+use flotta_model::{Budget, Fault, Hold, KubernetesVersion, MaintenanceWindow, NodeImage, Step};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
     event::{Ticket, Work},
     gates::{Gate, Layout},
+    images::Apart,
     windows::{Window, WindowOf},
 };
 use crate::plan::Plan;
@@ -356,6 +357,12 @@ pub(super) struct Core {
     pub times: Times,
     pub current: Option<u32>,
     pub version: Option<KubernetesVersion>,
+    /// Those that were chosen when the run started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<Vec<NodeImage>>,
+    /// Why none could be chosen yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apart: Option<Apart>,
     pub stages: Vec<Stage>,
     pub groups: Vec<Group>,
     pub members: Vec<Member>,
@@ -409,6 +416,8 @@ impl Run {
             times: Times::default(),
             current: None,
             version: plan.goal.version().and_then(|target| target.exact()),
+            images: None,
+            apart: None,
             stages: vec![stage; plan.stages.len()],
             groups: vec![group; plan.groups.len()],
             members: vec![member; plan.members.len()],
@@ -743,8 +752,13 @@ impl Run {
         &self.core.stages[stage as usize]
     }
 
-    /// Whether the minor asked for has not come to mean a version yet.
+    /// Whether it is not known yet what the run moves to: nobody starts before.
     pub(super) fn unresolved(&self) -> bool {
+        self.version_unresolved() || self.images_unresolved()
+    }
+
+    /// Whether the minor asked for has not come to mean a version yet.
+    pub(super) fn version_unresolved(&self) -> bool {
         self.core.version.is_none() && self.plan.goal.version().is_some()
     }
 
@@ -766,15 +780,16 @@ impl Run {
 
     /// Whether [`Work::ResolveTarget`] is among the work, without asking for all of it.
     pub fn resolving(&self) -> bool {
-        self.core.phase == RunPhase::Going && self.unresolved()
+        self.core.phase == RunPhase::Going && self.version_unresolved()
     }
 
     /// Everything that should be going on outside.
     pub fn work(&self) -> Vec<Work> {
         let resolve = self.resolving().then_some(Work::ResolveTarget);
+        let images = self.resolving_images().then_some(Work::ResolveImages);
         let members = self.active.iter().chain(&self.held).filter_map(|member| self.work_of(*member));
         let read = self.reading().then_some(Work::ReadWindows);
-        resolve.into_iter().chain(read).chain(members).collect()
+        resolve.into_iter().chain(images).chain(read).chain(members).collect()
     }
 
     /// What should be going on outside for a member.

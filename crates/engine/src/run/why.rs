@@ -16,6 +16,7 @@ use super::{
     status::Part,
     windows::WindowOf,
 };
+use crate::images::{self, Disagreement};
 
 /// Why something does not move, and when at the earliest that can change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -42,6 +43,10 @@ pub enum Why {
     Failed,
     /// The version that the run's minor means is not known yet.
     ResolvingTarget,
+    /// The regions of the run are being asked for their node images.
+    ResolvingImages,
+    /// The regions of the run have no node image of these families in common. They are asked again.
+    ImagesApart(Vec<Disagreement>),
     /// An earlier stage is under way.
     EarlierStage(Name),
     /// A gate is closed.
@@ -122,6 +127,7 @@ impl Run {
         match part {
             Part::Run => match (self.run_waits(), self.core.current) {
                 (Some(why), _) => vec![(why, None)],
+                (None, _) if self.phase() == RunPhase::Going && self.unresolved() => self.target_rules(now),
                 (None, Some(stage)) => self.stage_waits(stage, now),
                 (None, None) => Vec::new(),
             },
@@ -134,7 +140,6 @@ impl Run {
     fn run_waits(&self) -> Option<Why> {
         match self.phase() {
             RunPhase::Idle => Some(Why::NotStarted),
-            RunPhase::Going if self.unresolved() => Some(Why::ResolvingTarget),
             RunPhase::Stopped => Some(Why::Stopped),
             RunPhase::Ended(Outcome::Failed) => Some(Why::Failed),
             RunPhase::Going | RunPhase::Stopping | RunPhase::Failing | RunPhase::Ended(_) => None,
@@ -220,12 +225,22 @@ impl Run {
         }
     }
 
+    /// What the run moves to is not known yet.
+    fn target_rules(&self, now: Timestamp) -> Vec<(Why, Option<Timestamp>)> {
+        let version = self.version_unresolved().then_some((Why::ResolvingTarget, None));
+        let images = self.images_unresolved().then(|| match &self.core.apart {
+            None => (Why::ResolvingImages, None),
+            Some(apart) => {
+                let again = next_look(apart.since, images::LOOKED_AT_EVERY, now);
+                (Why::ImagesApart(apart.families.clone()), Some(again))
+            }
+        });
+        version.into_iter().chain(images).collect()
+    }
+
     /// What holds every member of a group, apart from a halt.
     fn scope_rules(&self, stage: u32, group: u32, now: Timestamp) -> Vec<(Why, Option<Timestamp>)> {
-        let mut rules = Vec::new();
-        if self.unresolved() {
-            rules.push((Why::ResolvingTarget, None));
-        }
+        let mut rules = self.target_rules(now);
         for earlier in (0..stage).filter(|earlier| !self.passed(*earlier, now)) {
             let name = self.plan().stages[earlier as usize].name.clone();
             rules.push((Why::EarlierStage(name), self.waits_until(earlier, now)));
@@ -389,9 +404,14 @@ impl Run {
 impl Held {
     /// When what holds a member is looked at again, after `now`.
     pub fn looked_at_next(&self, now: Timestamp) -> Timestamp {
-        let every = i64::from(self.hold.looked_at_every());
-        let passed = now.duration_since(self.since).as_secs().max(0);
-        let until = SignedDuration::from_secs((passed / every + 1) * every);
-        self.since.saturating_add(until).unwrap_or(Timestamp::MAX)
+        next_look(self.since, self.hold.looked_at_every(), now)
     }
+}
+
+/// When something is looked at next, after `now`, that is looked at every so many seconds since an instant.
+fn next_look(since: Timestamp, every: u32, now: Timestamp) -> Timestamp {
+    let every = i64::from(every);
+    let passed = now.duration_since(since).as_secs().max(0);
+    let until = SignedDuration::from_secs((passed / every + 1) * every);
+    since.saturating_add(until).unwrap_or(Timestamp::MAX)
 }

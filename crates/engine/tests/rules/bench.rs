@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use flotta_engine::{
     Event, Input, Plan, Refusal, Run, Work,
+    images::PoolImages,
     run::{Part, Reason, RunSnapshot, Sighting, SkipTarget, State, Ticket, Why, Windows},
 };
 use flotta_model::{
@@ -273,6 +274,15 @@ impl Bench {
     pub fn window(&mut self, member: &str, start: &str, hours: u8) {
         let index = self.index(member);
         self.windows[index as usize] = Some(daily(start, hours));
+    }
+
+    /// The clusters of the run are looked at for the images that their regions have.
+    pub fn read_images(&mut self) -> Vec<Event> {
+        let mut pools = Vec::new();
+        for member in self.run.images_to_read() {
+            PoolImages::add(&mut pools, &self.clusters[member as usize]);
+        }
+        self.tell(Input::ImagesResolved { pools })
     }
 
     pub fn there_already(&mut self, member: &str) {

@@ -5,6 +5,7 @@ mod budgets;
 mod check;
 mod gates;
 mod holds;
+mod images;
 mod limits;
 mod rollup;
 mod rows;

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, ops::Range, rc::Rc};
 
 use flotta_engine::{
     Input, Work,
+    images::PoolImages,
     run::{MemberPhase, Run, Sighting, Ticket, Windows},
 };
 use flotta_model::{
@@ -147,7 +148,7 @@ impl Cloud {
     pub fn delay(&mut self, work: &Work, now: u64) -> u64 {
         match work {
             Work::ReadWindows if self.random.chance(5) => self.random.range(1, 9000),
-            Work::ResolveTarget | Work::ReadWindows => self.random.range(1, 100),
+            Work::ResolveTarget | Work::ResolveImages | Work::ReadWindows => self.random.range(1, 100),
             Work::Send(_) if self.random.chance(3) => self.random.range(1, 40_000),
             Work::Look(_) | Work::Send(_) => self.random.range(1, 30),
             Work::Probe(_) => self.random.range(60, 7200.max(now / 8)),
@@ -164,6 +165,7 @@ impl Cloud {
         let current = |ticket: &Ticket| run.member(ticket.member).turn == ticket.turn;
         Ok(match work {
             Work::ResolveTarget => Some(Input::TargetResolved(TARGET)),
+            Work::ResolveImages => Some(self.read_images(&run.images_to_read(), now)),
             Work::ReadWindows => Some(Input::WindowsSeen(self.read(&run.windows_to_read(), now))),
             Work::Look(ticket) | Work::Probe(ticket) => Some(self.look(*ticket, now)),
             Work::Send(ticket) if current(ticket) => Some(self.send(run, *ticket, now, at)?),
@@ -172,6 +174,18 @@ impl Cloud {
             Work::Follow(ticket) if now.is_multiple_of(2) => Some(Input::StepSucceeded(*ticket)),
             Work::Follow(ticket) => Some(Input::StepFailed(*ticket, Fault::new("Late", "too late"))),
         })
+    }
+
+    /// What pools can have of images, as far as clusters are within reach.
+    fn read_images(&mut self, members: &[u32], now: u64) -> Input {
+        let mut pools = Vec::new();
+        for member in members {
+            let site = self.site(*member, now);
+            if !site.unreachable.contains(&now) {
+                PoolImages::add(&mut pools, &site.seen(now));
+            }
+        }
+        Input::ImagesResolved { pools }
     }
 
     /// Reads windows, or the first of them; what cannot be read is taken for none.

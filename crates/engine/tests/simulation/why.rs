@@ -50,6 +50,8 @@ fn kind(why: &Why) -> &'static str {
         Why::Stopped => "stopped",
         Why::Failed => "failed",
         Why::ResolvingTarget => "resolving the target",
+        Why::ResolvingImages => "resolving images",
+        Why::ImagesApart(_) => "images apart",
         Why::EarlierStage(_) => "earlier stage",
         Why::Gate { .. } => "gate",
         Why::StageWait(_) => "stage wait",
@@ -308,7 +310,7 @@ impl Copy {
                 Work::Look(ticket) => Input::Seen(ticket, Box::new(self.sighting(member, version))),
                 Work::Send(ticket) => Input::Accepted { ticket, operation: "it".into(), adopted: false },
                 Work::Follow(ticket) => Input::StepSucceeded(ticket),
-                Work::Probe(_) | Work::ResolveTarget | Work::ReadWindows => break,
+                Work::Probe(_) | Work::ResolveTarget | Work::ResolveImages | Work::ReadWindows => break,
             };
             self.tell(input);
         }

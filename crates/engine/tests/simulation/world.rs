@@ -493,6 +493,7 @@ impl World {
 fn ticket(work: &Work) -> Option<Ticket> {
     match work {
         Work::ResolveTarget => None,
+        Work::ResolveImages => Some(Ticket { member: 1, turn: u32::MAX }),
         // Told apart from members by a turn that none has.
         Work::ReadWindows => Some(Ticket { member: 0, turn: u32::MAX }),
         Work::Look(ticket) | Work::Probe(ticket) | Work::Send(ticket) | Work::Follow(ticket) => Some(*ticket),
