@@ -13,8 +13,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    images::Disagreement,
     run::Sighting,
-    upgrade::{Needs, Target, unfit_kind},
+    upgrade::{NOT_SELECTED, Needs, Target, unfit_kind},
 };
 
 /// How much a finding matters.
@@ -88,14 +89,9 @@ pub struct Verdict {
 const MOST_SKEW: u32 = 3;
 
 impl Verdict {
-    /// Judges a member. `version` is what the goal's version came to; a minor that no region offers came to nothing.
-    pub fn of(
-        goal: &Goal,
-        version: Option<KubernetesVersion>,
-        cluster: &ClusterId,
-        looked: &Looked,
-        now: Timestamp,
-    ) -> Self {
+    /// Judges a member. The target's version is what the goal's came to; a minor that no region offers came to nothing. How
+    /// the version stands in the member's region is told by `looked`.
+    pub fn of(target: &Target<'_>, cluster: &ClusterId, looked: &Looked) -> Self {
         if let Some(why) = unfit_kind(cluster) {
             return Self::new(Outlook::Skipped, Finding::new(Severity::Warning, "NotUpgradable", why));
         }
@@ -103,13 +99,27 @@ impl Verdict {
             Looked::Held(hold) => Self::held(hold),
             Looked::Refused(fault) => Self::never(fault),
             Looked::Seen(sighting) => {
-                let needs = Self::needs(goal, version, sighting);
-                let mut verdict = needs.inside(sighting.window.as_ref(), now);
-                verdict.findings.extend(beside(goal, version, &sighting.cluster, &verdict.outlook));
+                let needs = Self::needs(target, sighting);
+                let mut verdict = needs.inside(sighting.window.as_ref(), target.now);
+                verdict.findings.extend(beside(target, &sighting.cluster, &verdict.outlook));
                 verdict.findings.sort_by_key(|finding| finding.severity);
                 verdict
             }
         }
+    }
+
+    /// The same where the regions of the run have no node image of these families in common: nobody starts.
+    pub fn images_apart(mut self, apart: &[Disagreement]) -> Self {
+        if matches!(self.outlook, Outlook::Upgrades(_)) {
+            self.outlook = Outlook::Waits;
+            let apart: Vec<String> = apart.iter().map(ToString::to_string).collect();
+            let why = format!(
+                "the regions of the run have no node image in common: {}; it starts when they have, or at once if it accepts newer images (acceptNewer)",
+                apart.join("; ")
+            );
+            self.findings.insert(0, Finding::new(Severity::Warning, "NodeImagesApart", why));
+        }
+        self
     }
 
     /// A member of the fleet that no group of the run has.
@@ -155,6 +165,7 @@ impl Verdict {
             | Hold::Unreachable(_)
             | Hold::WindowUnreadable(_)
             | Hold::NoDriver
+            | Hold::ImageTooOld { .. }
             | Hold::CredentialsRefused(_) => Severity::Error,
             _ => Severity::Warning,
         };
@@ -165,35 +176,29 @@ impl Verdict {
         Self::new(Outlook::Fails, Finding::new(Severity::Error, &fault.code, &*fault.message))
     }
 
-    fn needs(goal: &Goal, version: Option<KubernetesVersion>, sighting: &Sighting) -> Self {
+    fn needs(target: &Target<'_>, sighting: &Sighting) -> Self {
         let cluster = &sighting.cluster;
         if let Some(by) = &sighting.claimed_by {
             return Self::held(&Hold::Claimed { by: by.clone() });
         }
-        if let (Some(asked @ VersionTarget::Minor { .. }), None) = (goal.version(), version) {
+        if let (Some(asked @ VersionTarget::Minor { .. }), None) = (target.goal.version(), target.version) {
             let (version, region) = (asked.to_string(), cluster.location.clone());
             return Self::held(&Hold::VersionNotInRegion { version, region });
         }
         let note = |code, message| Self::new(Outlook::Skipped, Finding::new(Severity::Note, code, message));
-        match (Target { goal, version, offer: sighting.offer }).needs(cluster) {
+        match (Target { offer: sighting.offer, ..*target }).needs(cluster) {
             Needs::Steps(steps) => Self { outlook: Outlook::Upgrades(steps), findings: Vec::new(), opens: None },
             Needs::Nothing(why) => note("AlreadyThere", why),
             Needs::Hold(hold) => Self::held(&hold),
             Needs::Never(fault) => Self::never(&fault),
-            Needs::Unfit(why) => {
-                Self::new(Outlook::Skipped, Finding::new(Severity::Warning, "NodeAutoProvisioning", why))
-            }
+            Needs::Unfit { code, why } => Self::new(Outlook::Skipped, Finding::new(Severity::Warning, code, why)),
         }
     }
 }
 
 /// What is worth knowing about a cluster whatever becomes of it.
-fn beside(
-    goal: &Goal,
-    version: Option<KubernetesVersion>,
-    cluster: &Cluster,
-    outlook: &Outlook,
-) -> impl Iterator<Item = Finding> + use<> {
+fn beside(target: &Target<'_>, cluster: &Cluster, outlook: &Outlook) -> impl Iterator<Item = Finding> + use<> {
+    let (goal, version) = (target.goal, target.version);
     let channel = cluster.version_channel().map(|channel| {
         let message = format!(
             "the cluster's own upgrade channel '{channel}' is on and may upgrade it outside this run's order; set its upgrade channel to none"
@@ -214,8 +219,9 @@ fn beside(
     let alone =
         goal.upgrade() == UpgradeType::ControlPlaneOnly && matches!(outlook, Outlook::Upgrades(_) | Outlook::Skipped);
     let skew = version.filter(|_| alone).and_then(|version| left_behind(version, cluster));
-    let unknown = unknown_images(goal, version, cluster);
-    [channel, unwell, skew, unknown, images].into_iter().flatten()
+    let unknown = if target.images.is_none() { unknown_images(goal, version, cluster) } else { None };
+    let left_out = target.left_out(cluster).map(|why| Finding::new(Severity::Warning, NOT_SELECTED, why));
+    [channel, unwell, skew, unknown, left_out, images].into_iter().flatten()
 }
 
 /// Pools that stay below a control plane that is moved alone (`behaviour.md` E69).

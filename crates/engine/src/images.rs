@@ -5,7 +5,8 @@
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt};
 
-use flotta_model::{Cluster, NodeImage, Pool};
+use flotta_model::{Cluster, Goal, NodeImage, Pool};
+use jiff::{Timestamp, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 
 /// The images that pools of one family can have in one region.
@@ -80,6 +81,17 @@ impl PoolImages {
     }
 }
 
+/// The images of a run of selection Consistent, one a family; or the families of which there is none that all pools can
+/// have. A goal that accepts newer images takes the oldest of what is newest then.
+pub fn choose(goal: &Goal, pools: &[PoolImages]) -> Result<Vec<NodeImage>, Vec<Disagreement>> {
+    let Common { mut images, apart } = consistent(pools);
+    if !apart.is_empty() && !goal.accepts_newer() {
+        return Err(apart);
+    }
+    images.extend(apart.iter().filter_map(|apart| oldest_of_newest(pools, &apart.family)).cloned());
+    Ok(images)
+}
+
 /// Of each family the newest image that all pools of it can have; families that have none are told apart.
 pub fn consistent(pools: &[PoolImages]) -> Common {
     let mut families: BTreeMap<&str, Vec<&PoolImages>> = BTreeMap::new();
@@ -104,8 +116,16 @@ pub fn oldest_of_newest<'a>(pools: &'a [PoolImages], family: &str) -> Option<&'a
     newest.min_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal))
 }
 
-fn newest<'a>(images: impl Iterator<Item = &'a NodeImage>) -> Option<&'a NodeImage> {
+/// The newest of some images of one family.
+pub(crate) fn newest<'a>(images: impl Iterator<Item = &'a NodeImage>) -> Option<&'a NodeImage> {
     images.max_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal))
+}
+
+/// Days since an image was published, where its version tells.
+pub fn days_old(image: &NodeImage, now: Timestamp) -> Option<u32> {
+    let today = TimeZone::UTC.to_datetime(now).date();
+    let days = image.published()?.until(today).ok()?.get_days();
+    Some(u32::try_from(days).unwrap_or(0))
 }
 
 impl Disagreement {

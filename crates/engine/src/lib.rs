@@ -10,6 +10,7 @@
 
 pub mod check;
 pub mod images;
+mod pinned;
 pub mod plan;
 pub mod run;
 pub mod upgrade;

@@ -4,7 +4,8 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use flotta_model::{
-    Budget, ClusterId, FailureLimit, GateConfig, Goal, Group, Member, Name, NodeImage, Selector, Stage, Strategy,
+    Budget, ClusterId, FailureLimit, GateConfig, Goal, Group, ImageSelection, Member, Name, NodeImage, Selector, Stage,
+    Strategy, UpgradeType,
 };
 use serde::{Deserialize, Serialize};
 
@@ -307,6 +308,21 @@ impl Plan {
         stages.chain(groups).sum()
     }
 
+    /// The images that a run of this plan moves to, where they are known before it starts.
+    pub fn selected_images(&self) -> Option<&[NodeImage]> {
+        let custom = match self.goal.images() {
+            Some(ImageSelection::Custom(images)) => Some(images),
+            _ => None,
+        };
+        self.images.as_ref().or(custom).map(Vec::as_slice)
+    }
+
+    /// Whether the images that a run of this plan moves to are chosen when it starts ([`crate::images::choose`]).
+    pub fn chooses_images(&self) -> bool {
+        let consistent = matches!(self.goal.images(), Some(ImageSelection::Consistent));
+        consistent && self.goal.upgrade() != UpgradeType::ControlPlaneOnly && self.images.is_none()
+    }
+
     /// The group of a member.
     pub fn group_of(&self, member: u32) -> u32 {
         self.members[member as usize].group
@@ -325,7 +341,7 @@ fn one_by_one() -> Stage {
 
 #[cfg(test)]
 mod tests {
-    use flotta_model::{Concurrency, Labels, UpgradeType};
+    use flotta_model::{Concurrency, Labels};
 
     use super::*;
 

@@ -5,9 +5,15 @@
 //! the target and it has come to rest well: the provider's model shows a target as soon as a request is accepted, so
 //! a failed upgrade must be sent again.
 
+use std::collections::BTreeMap;
+
 use flotta_model::{
-    Cluster, ClusterId, ClusterKind, Fault, Goal, Hold, KubernetesVersion, Offer, Pool, Provisioning, Step, UpgradeType,
+    Cluster, ClusterId, ClusterKind, Fault, Goal, Hold, ImageSelection, KubernetesVersion, NodeImage, Offer, Pool,
+    Provisioning, Step, UpgradeType,
 };
+use jiff::Timestamp;
+
+use crate::pinned::Chosen;
 
 /// What a cluster needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +26,13 @@ pub enum Needs {
     Hold(Hold),
     /// It cannot get there.
     Never(Fault),
-    /// It is not for a run of this kind, through no fault of its own; why, and what would do, in words.
-    Unfit(String),
+    /// It is not for a run of this kind, through no fault of its own.
+    Unfit {
+        /// A stable word for it.
+        code: &'static str,
+        /// Why, and what would do, in words.
+        why: String,
+    },
 }
 
 /// Why no run can move a cluster of this kind, if so (`behaviour.md` E14).
@@ -45,7 +56,10 @@ fn self_provisioned(cluster: &Cluster) -> String {
     }
 }
 
-/// What a run wants, with the version pinned.
+/// The code of what is passed over since no image was chosen for its family.
+pub(crate) const NOT_SELECTED: &str = "NodeImageNotSelected";
+
+/// What a run wants, with version and images pinned.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// The goal.
@@ -54,13 +68,20 @@ pub struct Target<'a> {
     pub version: Option<KubernetesVersion>,
     /// How the version stands in the cluster's region, where that was read.
     pub offer: Option<Offer>,
+    /// The images that were chosen, one a family. Absent for Latest.
+    pub images: Option<&'a [NodeImage]>,
+    /// Now: it tells how old an image is.
+    pub now: Timestamp,
+    /// An auto-upgrade profile made the run: it takes no cluster over more than one minor.
+    pub automatic: bool,
 }
 
 impl Target<'_> {
     /// What `cluster` needs to get there.
     pub fn needs(&self, cluster: &Cluster) -> Needs {
-        if cluster.provisions_nodes && self.goal.upgrade() != UpgradeType::ControlPlaneOnly {
-            return Needs::Unfit(self_provisioned(cluster));
+        let chosen = self.chosen(cluster);
+        if let Some(unfit) = self.unfit(cluster, chosen.as_ref()) {
+            return unfit;
         }
         if !cluster.running {
             return Needs::Hold(Hold::ClusterStopped);
@@ -68,54 +89,108 @@ impl Target<'_> {
         if let Some(word) = cluster.busy() {
             return Needs::Hold(Hold::OtherOperation(word.into()));
         }
-        let mut notes = Vec::new();
-        let mut steps = Vec::new();
-        if let Some(version) = self.version {
-            match self.version_steps(version, cluster, &mut notes) {
-                Ok(more) => steps.extend(more),
-                Err(stuck) => return *stuck,
+        self.steps(cluster, chosen.as_ref()).unwrap_or_else(|stuck| *stuck)
+    }
+
+    /// Why some of a cluster's pools, but not all, are not for this run.
+    pub(crate) fn left_out(&self, cluster: &Cluster) -> Option<String> {
+        let chosen = self.chosen(cluster)?;
+        let reasons: Vec<String> = cluster.pools.iter().filter_map(|pool| chosen.left_out(pool)).collect();
+        let some = !reasons.is_empty() && reasons.len() < cluster.pools.len();
+        some.then(|| reasons.join("; "))
+    }
+
+    /// The images that were chosen, if they are for this kind of upgrade.
+    fn chosen<'c>(&'c self, cluster: &'c Cluster) -> Option<Chosen<'c>> {
+        let images = self.images.filter(|_| self.goal.upgrade() != UpgradeType::ControlPlaneOnly)?;
+        Some(Chosen {
+            images,
+            custom: matches!(self.goal.images(), Some(ImageSelection::Custom(_))),
+            accepts_newer: self.goal.accepts_newer(),
+            region: &cluster.location,
+            now: self.now,
+        })
+    }
+
+    fn unfit(&self, cluster: &Cluster, chosen: Option<&Chosen<'_>>) -> Option<Needs> {
+        let unfit = |code, why| Some(Needs::Unfit { code, why });
+        if cluster.provisions_nodes && self.goal.upgrade() != UpgradeType::ControlPlaneOnly {
+            return unfit("NodeAutoProvisioning", self_provisioned(cluster));
+        }
+        if let Some(why) = self.version.filter(|_| self.automatic).and_then(|version| too_far(version, cluster)) {
+            return unfit("MoreThanOneMinorBehind", why);
+        }
+        unfit(NOT_SELECTED, chosen?.all_left_out(cluster)?)
+    }
+
+    fn steps(&self, cluster: &Cluster, chosen: Option<&Chosen<'_>>) -> Result<Needs, Box<Needs>> {
+        let (mut notes, mut pools) = (Vec::new(), Vec::new());
+        for pool in &cluster.pools {
+            match chosen.and_then(|chosen| chosen.left_out(pool)) {
+                Some(why) => notes.push(sentence(&why)),
+                None => pools.push(pool),
             }
         }
+        let mut steps = match self.version {
+            Some(version) => self.version_steps(version, cluster, &pools, chosen, &mut notes)?,
+            None => Vec::new(),
+        };
         let whole_cluster = matches!(steps.first(), Some(Step::Cluster { .. }));
         if self.goal.upgrade() != UpgradeType::ControlPlaneOnly && !whole_cluster {
-            self.image_steps(cluster, &mut steps, &mut notes);
+            pools.retain(|pool| !steps.iter().any(|step| step.pool() == Some(&pool.name)));
+            steps.extend(match chosen {
+                Some(chosen) => chosen.steps(&pools, &mut notes)?,
+                None => latest(&pools, &mut notes),
+            });
         }
-        if steps.is_empty() { Needs::Nothing(notes.join(" ")) } else { Needs::Steps(steps) }
+        Ok(if steps.is_empty() { Needs::Nothing(notes.join(" ")) } else { Needs::Steps(steps) })
     }
 
     fn version_steps(
         &self,
         version: KubernetesVersion,
         cluster: &Cluster,
+        pools: &[&Pool],
+        chosen: Option<&Chosen<'_>>,
         notes: &mut Vec<String>,
     ) -> Result<Vec<Step>, Box<Needs>> {
-        let whole = match self.goal.upgrade() {
-            UpgradeType::ControlPlaneOnly => Step::ControlPlane { version },
-            _ => Step::cluster(version, cluster.pools.iter().map(|pool| pool.name.clone()).collect()),
+        let images = |pools: &[&Pool]| -> Result<BTreeMap<String, NodeImage>, Box<Needs>> {
+            let images = chosen.map_or(Ok(Vec::new()), |chosen| chosen.with_version(pools))?;
+            Ok(images.into_iter().map(|(pool, image)| (pool.name.clone(), image)).collect())
+        };
+        let whole = || match self.goal.upgrade() {
+            UpgradeType::ControlPlaneOnly => Ok(vec![Step::ControlPlane { version }]),
+            _ => {
+                let names = pools.iter().map(|pool| pool.name.clone()).collect();
+                Ok(vec![Step::Cluster { version, pools: names, images: images(pools)? }])
+            }
         };
         if cluster.version < version {
             self.allowed(version, cluster)?;
-            return Ok(vec![whole]);
+            return whole();
         }
-        let rest_well = match self.goal.upgrade() {
-            UpgradeType::ControlPlaneOnly => cluster.provisioning == Provisioning::Succeeded,
-            _ => cluster.settled_well(),
-        };
-        if cluster.version == version && !rest_well {
-            return Ok(vec![whole]);
+        let well = |provisioning: &Provisioning| *provisioning == Provisioning::Succeeded;
+        let pools_well = || pools.iter().all(|pool| well(&pool.provisioning));
+        let alone = self.goal.upgrade() == UpgradeType::ControlPlaneOnly;
+        if cluster.version == version && !(well(&cluster.provisioning) && (alone || pools_well())) {
+            return whole();
         }
         notes.push(format!("The control plane is at {}, at or above the target {version}.", cluster.version));
-        if self.goal.upgrade() == UpgradeType::ControlPlaneOnly {
+        if alone {
             return Ok(Vec::new());
         }
-        let (behind, there): (Vec<&Pool>, Vec<&Pool>) = cluster
-            .pools
-            .iter()
-            .partition(|pool| pool.version < version || (pool.version == version && unsettled(pool)));
-        if behind.is_empty() && !there.is_empty() {
-            notes.push("Every node pool is at or above the target version.".into());
+        let behind = |pool: &Pool| pool.version < version || (pool.version == version && unsettled(pool));
+        let behind: Vec<&Pool> = pools.iter().copied().filter(|pool| behind(pool)).collect();
+        if behind.is_empty() && !pools.is_empty() {
+            let which = if pools.len() == cluster.pools.len() { "Every" } else { "Every other" };
+            notes.push(format!("{which} node pool is at or above the target version."));
         }
-        Ok(behind.iter().map(|pool| Step::pool_version(pool.name.clone(), version)).collect())
+        let mut images = images(&behind)?;
+        let step = |pool: &&Pool| {
+            let image = images.remove(&pool.name);
+            Step::PoolVersion { pool: pool.name.clone(), version, image }
+        };
+        Ok(behind.iter().map(step).collect())
     }
 
     /// Never down, only what the upgrade profile lists, and only what the region offers.
@@ -162,27 +237,49 @@ impl Target<'_> {
         );
         never("OperationNotAllowed", message)
     }
+}
 
-    fn image_steps(&self, cluster: &Cluster, steps: &mut Vec<Step>, notes: &mut Vec<String>) {
-        for pool in &cluster.pools {
-            let moves_anyway = steps.iter().any(|step| step.pool() == Some(&pool.name));
-            let Some(latest) = &pool.latest_image else { continue };
-            if pool.from_snapshot {
-                notes.push(format!("Node pool '{}' was made from a snapshot and keeps its node image.", pool.name));
-                continue;
-            }
-            let behind = pool.image.as_ref().is_some_and(|image| image < latest);
-            if (behind || unsettled(pool)) && !moves_anyway {
-                steps.push(Step::PoolImage { pool: pool.name.clone(), image: latest.clone() });
-            } else if !behind {
-                notes.push(format!("Node pool '{}' is at or ahead of node image {latest}.", pool.name));
-            }
+/// The steps that take pools to the newest image of their region.
+fn latest(pools: &[&Pool], notes: &mut Vec<String>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for pool in pools {
+        let Some(latest) = &pool.latest_image else { continue };
+        if pool.from_snapshot {
+            notes.push(format!("Node pool '{}' was made from a snapshot and keeps its node image.", pool.name));
+            continue;
+        }
+        let behind = pool.image.as_ref().is_some_and(|image| image < latest);
+        if behind || unsettled(pool) {
+            steps.push(Step::PoolImage { pool: pool.name.clone(), image: latest.clone() });
+        } else {
+            notes.push(format!("Node pool '{}' is at or ahead of node image {latest}.", pool.name));
         }
     }
+    steps
+}
+
+/// Why an automatic run passes over a cluster: no cluster is taken over a minor without somebody's doing.
+fn too_far(version: KubernetesVersion, cluster: &Cluster) -> Option<String> {
+    let own = cluster.version;
+    let before = version.minor.checked_sub(1)?;
+    let far = own.major == version.major && own.minor < before;
+    far.then(|| {
+        format!(
+            "it is at {own}, more than one minor behind {version}, and automatic upgrades do not skip minors; first bring it to {}.{before}, minor by minor, with runs of its own",
+            version.major
+        )
+    })
+}
+
+/// A reason as a sentence of its own.
+fn sentence(why: &str) -> String {
+    let mut rest = why.chars();
+    let first = rest.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(rest).chain(['.']).collect()
 }
 
 /// A pool whose last operation did not end well, or whose nodes lag behind what it says of itself.
-fn unsettled(pool: &Pool) -> bool {
+pub(crate) fn unsettled(pool: &Pool) -> bool {
     pool.provisioning != Provisioning::Succeeded || pool.lagging_nodes > 0
 }
 
@@ -243,10 +340,14 @@ mod tests {
         }
     }
 
+    fn target(goal: &Goal, version: Option<KubernetesVersion>, offer: Option<Offer>) -> Target<'_> {
+        Target { goal, version, offer, images: None, now: Timestamp::UNIX_EPOCH, automatic: false }
+    }
+
     fn needs(upgrade: UpgradeType, version: Option<&str>, cluster: &Cluster) -> Needs {
         let goal = Goal::new(upgrade, version.map(|text| text.parse().expect(text)), None).expect("goal");
         let offer = version.map(|version| catalogue().offer(v(version)));
-        Target { goal: &goal, version: version.map(v), offer }.needs(cluster)
+        target(&goal, version.map(v), offer).needs(cluster)
     }
 
     fn full(version: &str, cluster: &Cluster) -> Needs {
@@ -306,7 +407,7 @@ mod tests {
             versions: vec![RegionVersion { version: v("1.33.9"), preview: false, long_term_support_only: false }],
         };
         let goal = Goal::new(UpgradeType::Full, Some(v("1.33.2").into()), None).expect("goal");
-        let target = Target { goal: &goal, version: Some(v("1.33.2")), offer: Some(older.offer(v("1.33.2"))) };
+        let target = target(&goal, Some(v("1.33.2")), Some(older.offer(v("1.33.2"))));
         assert!(matches!(target.needs(&cluster), Needs::Never(_)));
     }
 
@@ -343,7 +444,9 @@ mod tests {
         let mut cluster = cluster("1.32.6", vec![pool("a", "1.32.6", OLD_IMAGE)]);
         cluster.provisions_nodes = true;
         for (upgrade, version) in [(UpgradeType::Full, Some("1.33.2")), (UpgradeType::NodeImageOnly, None)] {
-            let Needs::Unfit(why) = needs(upgrade, version, &cluster) else { panic!("{upgrade:?} is not for it") };
+            let Needs::Unfit { why, .. } = needs(upgrade, version, &cluster) else {
+                panic!("{upgrade:?} is not for it")
+            };
             assert!(why.contains("ControlPlaneOnly"), "{why}");
         }
         let step = Step::ControlPlane { version: v("1.33.2") };

@@ -7,8 +7,10 @@ use flotta_drivers::{ClusterDriver, Trouble};
 use flotta_engine::{
     Plan,
     check::{Looked, Severity, Verdict},
+    images::{self, Disagreement, PoolImages},
+    upgrade::Target,
 };
-use flotta_model::{ClusterId, Hold, KubernetesVersion, Member, Name};
+use flotta_model::{ClusterId, Hold, KubernetesVersion, Member, Name, NodeImage};
 use futures::{StreamExt, stream};
 use uuid::Uuid;
 
@@ -33,6 +35,8 @@ pub struct Subject {
     pub plan: Arc<Plan>,
     /// The version that its minor was pinned to, if it was.
     pub version: Option<KubernetesVersion>,
+    /// The images that were chosen, if they were.
+    pub images: Option<Vec<NodeImage>>,
     /// Indices of the members that a start would move, ascending.
     pub members: Vec<u32>,
     /// The members of the fleet as it is now, in the order in which they joined.
@@ -77,7 +81,7 @@ impl Subject {
     /// A plan that no run has yet.
     pub fn of_plan(plan: Plan, fleet: Vec<Member>) -> Self {
         let members = (0..plan.members.len() as u32).collect();
-        Self { version: None, members, plan: Arc::new(plan), fleet, run: None }
+        Self { version: None, images: None, members, plan: Arc::new(plan), fleet, run: None }
     }
 }
 
@@ -92,16 +96,21 @@ impl Orchestrator {
 }
 
 async fn check(shared: &Shared, subject: Subject) -> Report {
-    let Subject { plan, version, members, fleet, run } = subject;
+    let Subject { plan, version, images, members, fleet, run } = subject;
     let version = match version.or_else(|| plan.goal.version().and_then(|target| target.exact())) {
         Some(version) => Some(version),
         None => effects::newest_patch(shared, &plan).await,
     };
     let here = fleet.iter().map(|member| member.name.clone()).collect();
-    let checkup = Checkup { shared, plan: &plan, version, run, here };
-    let one = &checkup;
-    let looks = members.into_iter().map(|member| one.member(member));
-    let mut checked: Vec<Checked> = stream::iter(looks).buffered(MOST_LOOKS).collect().await;
+    let checkup = &Checkup { shared, plan: &plan, version, run, here };
+    let looks = members.clone().into_iter().map(|member| checkup.look_at(member));
+    let looks: Vec<Option<Looked>> = stream::iter(looks).buffered(MOST_LOOKS).collect().await;
+    let images = match images {
+        Some(images) => Ok(Some(images)),
+        None => chosen(&plan, &looks),
+    };
+    let judged = members.into_iter().zip(looks).map(|(member, looked)| checkup.judge(member, looked, &images));
+    let mut checked: Vec<Checked> = judged.collect();
     let in_run = checked.len();
     let planned: BTreeSet<&Name> = plan.members.iter().map(|member| &member.name).collect();
     let left_out = fleet.iter().filter(|member| !planned.contains(&member.name));
@@ -114,6 +123,22 @@ async fn check(shared: &Shared, subject: Subject) -> Report {
     Report { version, uncovered: checked.len() - in_run, members: checked }
 }
 
+/// The images that the run would move to; an error where its regions have none in common.
+fn chosen(plan: &Plan, looks: &[Option<Looked>]) -> Images {
+    if !plan.chooses_images() {
+        return Ok(plan.selected_images().map(Into::into));
+    }
+    let mut pools = Vec::new();
+    for looked in looks {
+        if let Some(Looked::Seen(sighting)) = looked {
+            PoolImages::add(&mut pools, &sighting.cluster);
+        }
+    }
+    images::choose(&plan.goal, &pools).map(Some)
+}
+
+type Images = Result<Option<Vec<NodeImage>>, Vec<Disagreement>>;
+
 /// One check that is going on.
 struct Checkup<'a> {
     shared: &'a Shared,
@@ -124,17 +149,35 @@ struct Checkup<'a> {
 }
 
 impl Checkup<'_> {
-    async fn member(&self, index: u32) -> Checked {
+    /// Looks at the cluster of a member that is still one.
+    async fn look_at(&self, member: u32) -> Option<Looked> {
+        let member = &self.plan.members[member as usize];
+        match self.here.contains(&member.name) {
+            true => Some(self.look(&member.cluster).await),
+            false => None,
+        }
+    }
+
+    fn judge(&self, index: u32, looked: Option<Looked>, images: &Images) -> Checked {
         let member = &self.plan.members[index as usize];
         let group = &self.plan.groups[member.group as usize];
         let stage = &self.plan.stages[group.stage as usize];
-        let verdict = match self.here.contains(&member.name) {
-            true => {
-                let looked = self.look(&member.cluster).await;
-                Verdict::of(&self.plan.goal, self.version, &member.cluster, &looked, self.shared.clock.now())
-            }
-            false => Verdict::left_the_fleet(),
+        let verdict = |images| {
+            let target = Target {
+                goal: &self.plan.goal,
+                version: self.version,
+                offer: None,
+                images,
+                now: self.shared.clock.now(),
+                automatic: self.plan.profile.is_some(),
+            };
+            looked.as_ref().map(|looked| Verdict::of(&target, &member.cluster, looked))
         };
+        let verdict = match images {
+            Ok(images) => verdict(images.as_deref()),
+            Err(apart) => verdict(None).map(|verdict| verdict.images_apart(apart)),
+        };
+        let verdict = verdict.unwrap_or_else(Verdict::left_the_fleet);
         let place = Some((stage.name.clone(), group.name.clone()));
         Checked { name: member.name.clone(), cluster: member.cluster.clone(), place, verdict }
     }

@@ -12,7 +12,7 @@ use flotta_engine::{
     upgrade::{self, Needs, Target},
 };
 use flotta_model::{
-    Cluster, ClusterId, Goal, Hold, KubernetesVersion, MaintenanceWindow, Step, UpgradeType, VersionTarget,
+    Cluster, ClusterId, Goal, Hold, KubernetesVersion, MaintenanceWindow, NodeImage, Step, UpgradeType, VersionTarget,
 };
 use futures::{StreamExt, stream};
 use jiff::SignedDuration;
@@ -44,6 +44,7 @@ pub struct Context {
     holder: Holder,
     plan: Arc<Plan>,
     version: Option<KubernetesVersion>,
+    images: Option<Arc<[NodeImage]>>,
     observe: mpsc::Sender<Observation>,
 }
 
@@ -66,6 +67,7 @@ impl Context {
             holder: holder.clone(),
             plan: Arc::clone(run.plan()),
             version: run.version(),
+            images: run.selected_images().map(Arc::from),
             observe: observe.clone(),
         }
     }
@@ -104,10 +106,17 @@ impl Context {
 
     /// The first step that the engine will ask for, if it is to be one.
     fn first_step(&self, sighting: &Sighting) -> Option<Step> {
-        let target = Target { goal: &self.plan.goal, version: self.version, offer: sighting.offer };
+        let target = Target {
+            goal: &self.plan.goal,
+            version: self.version,
+            offer: sighting.offer,
+            images: self.images.as_deref(),
+            now: self.shared.clock.now(),
+            automatic: self.plan.profile.is_some(),
+        };
         match target.needs(&sighting.cluster) {
             Needs::Steps(steps) => steps.into_iter().next(),
-            Needs::Nothing(_) | Needs::Hold(_) | Needs::Never(_) | Needs::Unfit(_) => None,
+            Needs::Nothing(_) | Needs::Hold(_) | Needs::Never(_) | Needs::Unfit { .. } => None,
         }
     }
 

@@ -65,7 +65,8 @@ fn subject(run: &Run, part: Part, id: Uuid) -> Subject {
     };
     let moves = |member: &u32| matches!(run.member_state(*member), State::NotStarted | State::Pending | State::Failed);
     let members = members.filter(moves).collect();
-    Subject { plan: Arc::clone(plan), version: run.version(), members, fleet: Vec::new(), run: Some(id) }
+    let images = run.selected_images().map(Into::into);
+    Subject { plan: Arc::clone(plan), version: run.version(), images, members, fleet: Vec::new(), run: Some(id) }
 }
 
 /// Whose members a report is about.

@@ -149,7 +149,7 @@ impl Run {
         }
         let needs = match &sighting.claimed_by {
             Some(by) => Needs::Hold(Hold::Claimed { by: by.clone() }),
-            None => self.target(sighting).needs(&sighting.cluster),
+            None => self.needs(sighting, now),
         };
         match (&self.member(ticket.member).phase, needs) {
             (MemberPhase::Looking, Needs::Hold(hold)) => vec![self.hold_back(ticket.member, hold)],
@@ -167,7 +167,7 @@ impl Run {
                 events
             }
             (MemberPhase::Looking, Needs::Nothing(why)) => vec![self.there(ticket.member, why)],
-            (MemberPhase::Looking, Needs::Unfit(why)) => self.unfit(ticket, &why),
+            (MemberPhase::Looking, Needs::Unfit { why, .. }) => self.unfit(ticket, &why),
             (MemberPhase::Looking, Needs::Never(fault)) => vec![self.failed(ticket.member, fault)],
             (MemberPhase::Held(held), Needs::Hold(hold)) => self.still_held(ticket.member, held, hold),
             (MemberPhase::Held(_), _) => {
@@ -179,14 +179,17 @@ impl Run {
         }
     }
 
-    /// What the run's goal comes to for a cluster that was seen.
-    fn target(&self, sighting: &Sighting) -> Target<'_> {
-        Target { goal: &self.plan.goal, version: self.core.version, offer: sighting.offer }
-    }
-
     /// What the cluster of a sighting needs for this run. Pure, for those who must wait for a budget before they tell.
-    pub fn needs(&self, sighting: &Sighting) -> Needs {
-        self.target(sighting).needs(&sighting.cluster)
+    pub fn needs(&self, sighting: &Sighting, now: Timestamp) -> Needs {
+        let target = Target {
+            goal: &self.plan.goal,
+            version: self.core.version,
+            offer: sighting.offer,
+            images: self.selected_images(),
+            now,
+            automatic: self.plan.profile.is_some(),
+        };
+        target.needs(&sighting.cluster)
     }
 
     /// Whether a member that has a slot may not begin any more, since a limit was exceeded or a stop asked for.
@@ -240,7 +243,9 @@ impl Run {
         match (state.skip_asked, state.moved) {
             (true, _) => skipped(member, &format!("{SKIPPED} Its upgrade had begun and completed.")),
             (false, true) => {
-                Event::MemberEnded { member, outcome: Outcome::Completed, message: None, fault: None, there: false }
+                // Images that were chosen are told, with the pools that were left out.
+                let message = self.sets_images().then_some(why).filter(|why| !why.is_empty());
+                Event::MemberEnded { member, outcome: Outcome::Completed, message, fault: None, there: false }
             }
             (false, false) => {
                 let message = Some(format!("Nothing to do: {why}"));

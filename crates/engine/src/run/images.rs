@@ -1,7 +1,7 @@
 //! The node images of a run (`behaviour.md` A4): Consistent is chosen when the run starts, out of what its regions have, and
 //! then kept for every later try; Custom brings its own.
 
-use flotta_model::{Goal, ImageSelection, NodeImage, UpgradeType};
+use flotta_model::{NodeImage, UpgradeType};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use super::{
     event::Event,
     state::{MemberPhase, Run, RunPhase},
 };
-use crate::images::{self, Common, Disagreement, PoolImages};
+use crate::images::{self, Disagreement, PoolImages};
 
 /// Regions that disagree, since when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,16 +21,17 @@ pub(super) struct Apart {
 impl Run {
     /// The images the run moves to, one a family, once they are known. `None` for Latest.
     pub fn selected_images(&self) -> Option<&[NodeImage]> {
-        let custom = match self.plan.goal.images() {
-            Some(ImageSelection::Custom(images)) => Some(images),
-            _ => None,
-        };
-        self.core.images.as_ref().or(self.plan.images.as_ref()).or(custom).map(Vec::as_slice)
+        self.core.images.as_deref().or_else(|| self.plan.selected_images())
     }
 
     /// Whether [`super::Work::ResolveImages`] is among the work, without asking for all of it.
     pub fn resolving_images(&self) -> bool {
         self.core.phase == RunPhase::Going && self.images_unresolved()
+    }
+
+    /// Whether the run moves node pools to images that were chosen for it.
+    pub(super) fn sets_images(&self) -> bool {
+        self.plan.goal.upgrade() != UpgradeType::ControlPlaneOnly && self.selected_images().is_some()
     }
 
     /// Members whose pools have a say in which images are chosen: those that may still be moved.
@@ -41,7 +42,7 @@ impl Run {
 
     /// Whether it is not known yet which images the run moves to.
     pub(super) fn images_unresolved(&self) -> bool {
-        consistent(&self.plan.goal) && self.selected_images().is_none()
+        self.core.images.is_none() && self.plan.chooses_images()
     }
 
     /// What follows from what the pools of the run can have.
@@ -49,15 +50,11 @@ impl Run {
         if !self.images_unresolved() {
             return Vec::new();
         }
-        let Common { mut images, apart } = images::consistent(pools);
-        if self.plan.goal.accepts_newer() {
-            let oldest = |apart: &Disagreement| images::oldest_of_newest(pools, &apart.family).cloned();
-            images.extend(apart.iter().filter_map(oldest));
-        } else if !apart.is_empty() {
-            let known = self.core.apart.as_ref().is_some_and(|known| known.families == apart);
-            return if known { Vec::new() } else { vec![Event::ImagesDisagree(apart)] };
+        match images::choose(&self.plan.goal, pools) {
+            Ok(images) => vec![Event::ImagesSelected(images)],
+            Err(apart) if self.core.apart.as_ref().is_some_and(|known| known.families == apart) => Vec::new(),
+            Err(apart) => vec![Event::ImagesDisagree(apart)],
         }
-        vec![Event::ImagesSelected(images)]
     }
 
     pub(super) fn select_images(&mut self, images: &[NodeImage]) {
@@ -71,9 +68,4 @@ impl Run {
         let since = self.core.apart.as_ref().map_or(at, |apart| apart.since);
         self.core.apart = Some(Apart { since, families: families.to_vec() });
     }
-}
-
-/// Whether a goal's images are chosen out of what the regions of the run have in common.
-fn consistent(goal: &Goal) -> bool {
-    goal.upgrade() != UpgradeType::ControlPlaneOnly && matches!(goal.images(), Some(ImageSelection::Consistent))
 }

@@ -3,9 +3,11 @@
 use flotta_engine::{
     check::{Looked, Outlook, Severity, Verdict},
     run::Sighting,
+    upgrade::Target,
 };
 use flotta_model::{
-    Cluster, ClusterId, Fault, Goal, Hold, KubernetesVersion, MaintenanceWindow, Offer, Provisioning, UpgradeType,
+    Cluster, ClusterId, Fault, Goal, Hold, KubernetesVersion, MaintenanceWindow, NodeImage, Offer, Provisioning,
+    UpgradeType,
 };
 
 use crate::bench::{NEW_IMAGE, OLD, TARGET, goal, member, old_cluster, v};
@@ -23,7 +25,12 @@ fn sighted(cluster: Cluster, offer: Option<Offer>) -> Looked {
 }
 
 fn of(goal: &Goal, version: Option<KubernetesVersion>, cluster: &ClusterId, looked: &Looked) -> Verdict {
-    Verdict::of(goal, version, cluster, looked, "2026-01-01T12:00:00Z".parse().expect("time"))
+    Verdict::of(&target(goal, version, None), cluster, looked)
+}
+
+fn target<'a>(goal: &'a Goal, version: Option<KubernetesVersion>, images: Option<&'a [NodeImage]>) -> Target<'a> {
+    let now = "2026-01-01T12:00:00Z".parse().expect("time");
+    Target { goal, version, offer: None, images, now, automatic: false }
 }
 
 fn judge(goal: &Goal, cluster: Cluster) -> Verdict {
