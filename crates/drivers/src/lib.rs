@@ -58,8 +58,10 @@ pub trait ClusterDriver: Send + Sync + 'static {
 pub struct Look {
     /// The version it is to reach. Where its control plane is below, the versions it may go to are read.
     pub target: Option<KubernetesVersion>,
-    /// The newest image of each pool; not where the control plane is below the target, since images come after it.
+    /// The images of each pool; not where the control plane is below the target, since images come after it.
     pub images: bool,
+    /// They are read there, too: images that are pinned go with the version.
+    pub pins: bool,
     /// The machines of each pool, to see nodes that lag behind their pool.
     pub machines: bool,
 }

@@ -8,11 +8,14 @@ use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 use flotta_drivers::{ClusterDriver, Intent, Look, Operation, Progress, Trouble};
 use flotta_engine::{
     Input, Plan, Run, Work,
+    images::{self, PoolImages},
+    plan::PlanMember,
     run::{Sighting, Ticket, Windows},
     upgrade::{self, Needs, Target},
 };
 use flotta_model::{
-    Cluster, ClusterId, Goal, Hold, KubernetesVersion, MaintenanceWindow, NodeImage, Step, UpgradeType, VersionTarget,
+    Cluster, ClusterId, Goal, Hold, ImageSelection, KubernetesVersion, MaintenanceWindow, NodeImage, Step, UpgradeType,
+    VersionTarget,
 };
 use futures::{StreamExt, stream};
 use jiff::SignedDuration;
@@ -20,6 +23,7 @@ use tokio::{sync::mpsc, task::AbortHandle};
 
 use crate::{
     Shared,
+    check::MOST_LOOKS,
     claims::{Holder, Offered},
     worker::Observation,
 };
@@ -56,6 +60,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 const READS_AT_ONCE: usize = 64;
 /// What was read so far is told after this long (domain time), so that a large stage begins before all of it is read.
 const TELL_AFTER: SignedDuration = SignedDuration::from_secs(10);
+/// Times a cluster is asked for its images before they are chosen without it.
+const TRIES: u32 = 3;
+/// The pause before clusters of which none could be seen are looked at again (domain time).
+const UNSEEN: Duration = Duration::from_secs(60);
 /// A sighting older than this is taken again before a step is decided on it (domain time).
 const FRESH: SignedDuration = SignedDuration::from_secs(5);
 
@@ -135,7 +143,8 @@ pub async fn sight(
     machines: bool,
 ) -> Result<Sighting, Trouble> {
     let images = goal.upgrade() != UpgradeType::ControlPlaneOnly;
-    let look = driver.observe(cluster, Look { target: version, images, machines });
+    let pins = matches!(goal.images(), Some(ImageSelection::Consistent | ImageSelection::Custom(_)));
+    let look = driver.observe(cluster, Look { target: version, images, pins, machines });
     let (seen, window) = tokio::try_join!(look, driver.window(cluster, goal.window_kind()))?;
     let offer = match version {
         Some(version) if seen.version < version => {
@@ -413,6 +422,69 @@ pub async fn newest_patch(shared: &Shared, plan: &Plan) -> Option<KubernetesVers
         }
     }
     newest
+}
+
+/// Looks at the clusters of members for the images that their pools can have, and again while regions have none in common.
+pub fn resolve_images(context: &Context, members: Vec<u32>) -> Running {
+    let task = {
+        let context = context.clone();
+        async move {
+            loop {
+                let pools = images_of(&context, &members).await;
+                let pause = match pools {
+                    Some(pools) => {
+                        context.tell(Input::ImagesResolved { pools }).await;
+                        Duration::from_secs(u64::from(images::LOOKED_AT_EVERY))
+                    }
+                    None => UNSEEN,
+                };
+                context.pause(pause).await;
+            }
+        }
+    };
+    context.clone().spawn(Work::ResolveImages, task)
+}
+
+/// The images that the pools of members can have, as far as their clusters can be seen; `None` where none can.
+async fn images_of(context: &Context, members: &[u32]) -> Option<Vec<PoolImages>> {
+    let member = |member: &u32| &context.plan.members[*member as usize];
+    let fit: Vec<&PlanMember> =
+        members.iter().map(member).filter(|member| upgrade::unfit_kind(&member.cluster).is_none()).collect();
+    let asked = fit.len();
+    let look = |member: &PlanMember| pools_of(context.shared.clone(), member.cluster.clone());
+    let looks: Vec<_> = fit.into_iter().map(look).collect();
+    let seen: Vec<Cluster> =
+        stream::iter(looks).buffer_unordered(MOST_LOOKS).filter_map(|seen| async { seen }).collect().await;
+    if seen.len() < asked {
+        let unseen = asked - seen.len();
+        tracing::warn!(run = %context.holder.label, unseen, "clusters that cannot be seen have no say in which node images are chosen");
+    }
+    let mut pools = Vec::new();
+    seen.iter().for_each(|cluster| PoolImages::add(&mut pools, cluster));
+    (asked == 0 || !seen.is_empty()).then_some(pools)
+}
+
+/// A cluster with its images, if it can be seen.
+async fn pools_of(shared: Arc<Shared>, cluster: ClusterId) -> Option<Cluster> {
+    let driver = shared.driver(&cluster)?;
+    for failures in 0..TRIES {
+        let seen = {
+            // Nobody closes it: there is always a turn in the end.
+            let _turn = shared.looks.acquire().await;
+            driver.observe(&cluster, Look { images: true, ..Look::default() }).await
+        };
+        match seen {
+            Ok(seen) => return Some(seen),
+            Err(Trouble::Retry { after, .. }) if failures + 1 < TRIES => {
+                shared.clock.pause(backoff(failures, after)).await;
+            }
+            Err(trouble) => {
+                tracing::info!(%cluster, %trouble, "a cluster's node images cannot be seen");
+                break;
+            }
+        }
+    }
+    None
 }
 
 /// The regions of the run, each with a cluster in it.

@@ -170,6 +170,8 @@ struct Worker {
     claimed: HashSet<u32>,
     effects: HashMap<u32, effects::Running>,
     resolving: Option<effects::Running>,
+    /// The looks out of which node images are chosen, and the members that are looked at.
+    choosing: Option<(Vec<u32>, effects::Running)>,
     reading: Option<effects::Running>,
     /// What was last written of the gates.
     gates: gates::Written,
@@ -258,6 +260,7 @@ impl Worker {
             claimed,
             effects: HashMap::new(),
             resolving: None,
+            choosing: None,
             observations,
             observe,
             recovering: true,
@@ -497,6 +500,7 @@ impl Worker {
         if pending.all {
             self.dispatch_all(&pending.pauses);
         } else {
+            self.dispatch_choosing();
             self.dispatch_reading();
             for member in pending.touched {
                 self.dispatch(member, pending.pauses.get(&member).copied());
@@ -586,6 +590,7 @@ impl Worker {
         } else if !resolve {
             self.resolving = None;
         }
+        self.dispatch_choosing();
         self.dispatch_reading();
         let wanted: BTreeSet<u32> =
             self.run.work().iter().filter_map(work_member).chain(self.effects.keys().copied()).collect();
@@ -593,6 +598,19 @@ impl Worker {
             self.dispatch(member, pauses.get(&member).copied());
         }
         self.resumed = false;
+    }
+
+    /// Has node images chosen where that is called for, anew when others than before have a say in it.
+    fn dispatch_choosing(&mut self) {
+        if !self.run.resolving_images() {
+            self.choosing = None;
+            return;
+        }
+        let members = self.run.images_to_read();
+        if self.choosing.as_ref().is_none_or(|(looked_at, _)| *looked_at != members) {
+            let running = effects::resolve_images(&self.context(), members.clone());
+            self.choosing = Some((members, running));
+        }
     }
 
     /// Reads windows where that is called for.

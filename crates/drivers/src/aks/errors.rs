@@ -66,6 +66,8 @@ pub(super) enum Meaning {
     Absent,
     /// The region does not know the version; it may come.
     VersionNotInRegion,
+    /// The region does not have the image.
+    ImageNotInRegion,
     /// It will never work like this.
     Permanent,
 }
@@ -101,6 +103,7 @@ impl Answer {
             code if preempted(code) => return Meaning::Stale,
             "K8sVersionNotSupported" if says("long-term support") || says("(LTS)") => return Meaning::Permanent,
             "K8sVersionNotSupported" | "AgentPoolK8sVersionNotSupported" => return Meaning::VersionNotInRegion,
+            "NodeImageVersionNotAvailable" => return Meaning::ImageNotInRegion,
             "OperationNotAllowed" if says("available upgrades") || says("upgrading kubernetes version") => {
                 return Meaning::Permanent;
             }
@@ -141,7 +144,7 @@ impl Answer {
             Meaning::Stopped => Trouble::Wait(Hold::ClusterStopped),
             Meaning::Credentials => Trouble::Wait(Hold::CredentialsRefused(self.text())),
             Meaning::Absent => Trouble::Wait(Hold::Unreachable(self.text())),
-            Meaning::VersionNotInRegion | Meaning::Permanent => {
+            Meaning::VersionNotInRegion | Meaning::ImageNotInRegion | Meaning::Permanent => {
                 Trouble::Permanent(fault_in(pool, &self.code, &self.message))
             }
         }
@@ -238,6 +241,8 @@ mod tests {
             VersionNotInRegion,
         );
         check(400, "K8sVersionNotSupported", "Managed cluster c has invalid version 1.99.0.", VersionNotInRegion);
+        check(400, "NodeImageVersionNotAvailable", "m", ImageNotInRegion);
+        check(400, "PropertyChangeNotAllowed", "Changing property 'properties.nodeImageVersion'", Permanent);
         check(400, "K8sVersionNotSupported", lts, Permanent);
         check(400, "BadRequest", "you can only upgrade one minor version at a time", Permanent);
         check(400, "BadRequest", "A new agent pool was introduced. Adding pools is not allowed", Stale);

@@ -110,6 +110,10 @@ const HINTS: &[(&str, &str)] = &[
         "the node image is too old for this: run NodeImageOnly to Latest on the cluster first",
     ),
     (
+        "nodeImageVersion' is not allowed",
+        "the provider lets nobody choose a node image but the newest: use Latest, or acceptNewer",
+    ),
+    (
         "TooManyRequests",
         "the subscription calls its compute provider too often; wait some minutes and try again, with fewer clusters at once",
     ),
@@ -171,6 +175,7 @@ mod tests {
             ("RequestDisallowedByPolicy", "m", "policy"),
             ("ScopeLocked", "m", "lock"),
             ("X", "ConfigurationVersion 2 is not supported for AgentBaker.", "NodeImageOnly to Latest"),
+            ("X", "Changing property 'properties.nodeImageVersion' is not allowed.", "use Latest"),
             ("K8sVersionNotSupported", "only for Long-Term Support (LTS)", "Premium tier"),
             ("NotAllAgentPoolOrchestratorVersionSpecifiedAndUnchanged", "m", "use Full"),
             ("UpgradeBlockedOnDeprecatedAPIUsage", "m", "overrideSettings"),

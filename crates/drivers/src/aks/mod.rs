@@ -101,7 +101,7 @@ pub struct AksDriver {
     config: AksConfig,
     caller: Caller,
     catalogues: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Remembered>>>>,
-    images: Mutex<HashMap<String, (Timestamp, NodeImage)>>,
+    images: Mutex<HashMap<String, (Timestamp, wire::Images)>>,
     bodies: Mutex<HashMap<String, Body>>,
     settled: Mutex<HashMap<String, (Timestamp, wire::Seen)>>,
     windows: Mutex<HashMap<String, (Timestamp, windows::Windows)>>,
@@ -122,8 +122,8 @@ type Remembered = Option<(Timestamp, Arc<Catalogue>)>;
 /// How long a region's versions are remembered, in domain time.
 const REMEMBER: SignedDuration = SignedDuration::from_mins(5);
 
-/// How long the newest image of a family in a region is remembered, in domain time.
-const REMEMBER_IMAGE: SignedDuration = SignedDuration::from_secs(60);
+/// How long the images that a region has for a pool are remembered, in domain time.
+const REMEMBER_IMAGES: SignedDuration = SignedDuration::from_secs(60);
 
 /// How long a look at a cluster whose operation has just ended serves for the next one, in domain time.
 const JUST_NOW: SignedDuration = SignedDuration::from_secs(2);
@@ -221,36 +221,36 @@ impl AksDriver {
         self.caller.read(&self.caller.path(id, below), &other(id), Effort::Patient).await
     }
 
-    /// The newest image of a pool's family in the cluster's region. Pools that have no such profile have none. The answer
-    /// is the same for every pool of the family there, and remembered for a while.
-    async fn latest_image(&self, id: &ClusterId, region: &str, pool: &Pool) -> Result<Option<NodeImage>, Trouble> {
-        let family = pool.image.as_ref().map(|image| format!("{}/{region}/{}", subscription(id), image.family()));
+    /// The images that the cluster's region has for a pool. Pools that have no such profile have none. The answer is the
+    /// same for every pool of the same image there, and remembered for a while.
+    async fn images(&self, id: &ClusterId, region: &str, pool: &Pool) -> Result<wire::Images, Trouble> {
+        let key = pool.image.as_ref().map(|image| format!("{}/{region}/{image}", subscription(id)));
         let now = self.caller.clock.now();
-        if let Some(known) = family.as_ref().and_then(|family| self.recall_image(family, now)) {
-            return Ok(Some(known));
+        if let Some(known) = key.as_ref().and_then(|key| self.recall_images(key, now)) {
+            return Ok(known);
         }
         let path = format!("/agentPools/{}/upgradeProfiles/default", wire::encode_path(&pool.name));
-        let latest = match self.around(id, &path).await {
-            Ok(body) => wire::latest_image(&body),
-            Err(Trouble::Wait(Hold::Unreachable(_))) => None,
+        let images = match self.around(id, &path).await {
+            Ok(body) => wire::images(&body, pool),
+            Err(Trouble::Wait(Hold::Unreachable(_))) => wire::Images::default(),
             Err(trouble) => return Err(trouble),
         };
         let same_family =
-            |latest: &&NodeImage| pool.image.as_ref().is_some_and(|image| image.family() == latest.family());
-        if let (Some(family), Some(latest)) = (family, latest.as_ref().filter(same_family)) {
-            let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
-            if images.len() >= MOST_REGIONS {
-                images.clear();
+            |latest: &NodeImage| pool.image.as_ref().is_some_and(|image| image.family() == latest.family());
+        if let Some(key) = key.filter(|_| images.latest.as_ref().is_some_and(same_family)) {
+            let mut remembered = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+            if remembered.len() >= MOST_REGIONS {
+                remembered.clear();
             }
-            images.insert(family, (now, latest.clone()));
+            remembered.insert(key, (now, images.clone()));
         }
-        Ok(latest)
+        Ok(images)
     }
 
-    fn recall_image(&self, family: &str, now: Timestamp) -> Option<NodeImage> {
-        let images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, image) = images.get(family)?;
-        (now.duration_since(*at) < REMEMBER_IMAGE).then(|| image.clone())
+    fn recall_images(&self, key: &str, now: Timestamp) -> Option<wire::Images> {
+        let remembered = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, images) = remembered.get(key)?;
+        (now.duration_since(*at) < REMEMBER_IMAGES).then(|| images.clone())
     }
 
     /// Machines of a pool that lag behind it.
@@ -309,11 +309,13 @@ impl ClusterDriver for AksDriver {
             }
             seen.upgrades = wire::upgrades(&profile);
         }
-        if look.images && !behind {
-            let latest = seen.pools.iter().map(|pool| self.latest_image(cluster, &seen.location, pool));
-            let latest = futures::future::try_join_all(latest).await?;
-            for (pool, image) in seen.pools.iter_mut().zip(latest) {
-                pool.latest_image = image;
+        if look.images && (look.pins || !behind) {
+            let images = seen.pools.iter().map(|pool| self.images(cluster, &seen.location, pool));
+            let images = futures::future::try_join_all(images).await?;
+            for (pool, images) in seen.pools.iter_mut().zip(images) {
+                pool.latest_image = images.latest;
+                pool.offered_images = images.offered;
+                pool.live_patch = images.patched;
             }
         }
         if look.machines {

@@ -11,7 +11,9 @@ use serde_json::Value;
 use super::{
     AksDriver, arm_read,
     call::{Effort, Polled},
-    errors, hints, subscription, wire,
+    errors, hints,
+    start::has_image_or_newer,
+    subscription, wire,
 };
 use crate::{Intent, Operation, Progress, Trouble};
 
@@ -148,17 +150,23 @@ fn failure(step: &Step, seen: &wire::Seen) -> Option<Fault> {
     Some(wire::provisioning_error(Some(&pool.name), properties, &pool.provisioning))
 }
 
-/// Whether the model shows what a step wanted. An image is not asked for: its family may have changed.
+/// Whether the model shows what a step wanted. Of images only those that were pinned are asked for: the newest may be of
+/// another family.
 fn shows(step: &Step, cluster: &Cluster) -> bool {
     match step {
-        Step::Cluster { version, pools, .. } => {
+        Step::Cluster { version, pools, images } => {
             let wanted = |pool: &&Pool| pools.contains(&pool.name);
-            cluster.version >= *version && cluster.pools.iter().filter(wanted).all(|pool| pool.version >= *version)
+            let there = |pool: &Pool| pool.version >= *version && has_image_or_newer(pool, images.get(&pool.name));
+            cluster.version >= *version && cluster.pools.iter().filter(wanted).all(there)
         }
         Step::ControlPlane { version } => cluster.version >= *version,
-        Step::PoolVersion { pool: name, version, .. } => {
-            cluster.pools.iter().any(|pool| pool.name == *name && pool.version >= *version)
+        Step::PoolVersion { pool: name, version, image } => {
+            let there = |pool: &Pool| pool.version >= *version && has_image_or_newer(pool, image.as_ref());
+            cluster.pools.iter().any(|pool| pool.name == *name && there(pool))
         }
-        Step::PoolImage { .. } | Step::PoolPinned { .. } => true,
+        Step::PoolPinned { pool: name, image } => {
+            cluster.pools.iter().any(|pool| pool.name == *name && has_image_or_newer(pool, Some(image)))
+        }
+        Step::PoolImage { .. } => true,
     }
 }

@@ -5,7 +5,9 @@
 //! is refused by the provider, and then it reads again. The one call that has no such guard, the node
 //! image upgrade of a pool, is told apart by the pool's etag, which is new as soon as a request was accepted.
 
-use flotta_model::{Cluster, Hold, Pool, Provisioning, Step};
+use std::collections::BTreeMap;
+
+use flotta_model::{Cluster, Hold, NodeImage, Pool, Provisioning, Step};
 use http::{HeaderMap, Method};
 use serde_json::Value;
 
@@ -75,12 +77,15 @@ impl AksDriver {
     /// Looks at what the step is about.
     async fn view(&self, intent: &Intent, effort: Effort) -> Result<View, Trouble> {
         match &intent.step {
-            Step::Cluster { version, pools, .. } => {
+            Step::Cluster { version, pools, images } => {
                 let seen = self.cluster_to_write(intent, effort).await?;
                 let unlike = same_pools(&seen.cluster, pools).err();
                 let all = |test: &dyn Fn(&Pool) -> bool| seen.cluster.pools.iter().all(test);
-                let at_target = seen.cluster.version == *version && all(&|pool| pool.version == *version);
-                let at_or_beyond = seen.cluster.version >= *version && all(&|pool| pool.version >= *version);
+                let image = |pool: &Pool| images.get(&pool.name);
+                let at_target = seen.cluster.version == *version
+                    && all(&|pool| pool.version == *version && has_image(pool, image(pool)));
+                let at_or_beyond = seen.cluster.version >= *version
+                    && all(&|pool| pool.version >= *version && has_image_or_newer(pool, image(pool)));
                 Ok(View { unlike, ..cluster_view(seen, at_target, at_or_beyond) })
             }
             Step::ControlPlane { version } => {
@@ -88,9 +93,11 @@ impl AksDriver {
                 let (at_target, at_or_beyond) = (seen.cluster.version == *version, seen.cluster.version >= *version);
                 Ok(cluster_view(seen, at_target, at_or_beyond))
             }
-            Step::PoolVersion { pool, version, .. } => {
+            Step::PoolVersion { pool, version, image } => {
                 let (pool, body) = self.pool(intent, pool, effort).await?;
-                Ok(pool_view(&pool, body, pool.version == *version, pool.version >= *version))
+                let at_target = pool.version == *version && has_image(&pool, image.as_ref());
+                let at_or_beyond = pool.version >= *version && has_image_or_newer(&pool, image.as_ref());
+                Ok(pool_view(&pool, body, at_target, at_or_beyond))
             }
             Step::PoolImage { pool, image } => {
                 let (pool, body) = self.pool(intent, pool, effort).await?;
@@ -100,8 +107,9 @@ impl AksDriver {
             }
             Step::PoolPinned { pool, image } => {
                 let (pool, body) = self.pool(intent, pool, effort).await?;
-                let (at_target, reached) = (pool.image.as_ref() == Some(image), pool.image.as_ref() >= Some(image));
-                Ok(pool_view(&pool, body, at_target, reached))
+                let at_target = has_image(&pool, Some(image)) && !pool.from_snapshot;
+                let at_or_beyond = has_image_or_newer(&pool, Some(image)) && !pool.from_snapshot;
+                Ok(pool_view(&pool, body, at_target, at_or_beyond))
             }
         }
     }
@@ -133,14 +141,16 @@ impl AksDriver {
             self.caller.path(cluster, &format!("/agentPools/{}{below}", wire::encode_path(pool)))
         };
         let (method, path, body) = match step {
-            Step::Cluster { version, .. } => {
-                (Method::PUT, self.caller.path(cluster, ""), Some(wire::cluster_put(body, *version, Pools::Follow)))
+            Step::Cluster { version, images, .. } => {
+                let body = wire::cluster_put(body, *version, Pools::Follow, images);
+                (Method::PUT, self.caller.path(cluster, ""), Some(body))
             }
             Step::ControlPlane { version } => {
-                (Method::PUT, self.caller.path(cluster, ""), Some(wire::cluster_put(body, *version, Pools::Stay)))
+                let body = wire::cluster_put(body, *version, Pools::Stay, &BTreeMap::new());
+                (Method::PUT, self.caller.path(cluster, ""), Some(body))
             }
-            Step::PoolVersion { pool, version, .. } => {
-                (Method::PUT, pool_path(pool, ""), Some(wire::pool_put(body, *version)))
+            Step::PoolVersion { pool, version, image } => {
+                (Method::PUT, pool_path(pool, ""), Some(wire::pool_put(body, *version, image.as_ref())))
             }
             Step::PoolPinned { pool, image } => {
                 (Method::PUT, pool_path(pool, ""), Some(wire::pool_put_image(body, image)))
@@ -180,6 +190,7 @@ impl AksDriver {
                 self.settle(intent, verdict, Some(answer)).await
             }
             Meaning::VersionNotInRegion => Err(self.not_in_region(intent, &answer).await),
+            Meaning::ImageNotInRegion => Err(self.image_not_in_region(intent, &answer).await),
             Meaning::Absent if intent.step.pool().is_some() => Err(retry(answer.text(), None)),
             _ => Err(answer.trouble_in(intent.step.pool())),
         }
@@ -236,6 +247,25 @@ impl AksDriver {
         }
         Trouble::Wait(Hold::VersionNotInRegion { version: version.to_string(), region })
     }
+
+    /// The region had an image when the cluster was looked at, and has not now. The next look tells what to think of it.
+    async fn image_not_in_region(&self, intent: &Intent, answer: &Answer) -> Trouble {
+        let image = match &intent.step {
+            Step::PoolPinned { image, .. } | Step::PoolVersion { image: Some(image), .. } => image,
+            Step::Cluster { images, .. } => match images.values().find(|image| answer.message.contains(image.as_str()))
+            {
+                Some(image) => image,
+                None => return answer.trouble(),
+            },
+            _ => return answer.trouble_in(intent.step.pool()),
+        };
+        match self.cluster(&intent.cluster, Effort::Patient).await {
+            Ok(seen) => {
+                Trouble::Wait(Hold::ImageNotInRegion { image: image.to_string(), region: seen.cluster.location })
+            }
+            Err(trouble) => trouble,
+        }
+    }
 }
 
 /// A recovery that could not look: only what is true whatever became of the earlier call is passed on.
@@ -278,6 +308,16 @@ fn judge(intent: &Intent, view: &View, recovering: bool) -> Verdict {
             }
         }
     }
+}
+
+/// Whether a pool shows exactly the image that it was to be pinned to, if any.
+fn has_image(pool: &Pool, pinned: Option<&NodeImage>) -> bool {
+    pinned.is_none_or(|pinned| pool.image.as_ref() == Some(pinned))
+}
+
+/// Whether it shows that, or a newer one.
+pub(super) fn has_image_or_newer(pool: &Pool, pinned: Option<&NodeImage>) -> bool {
+    pinned.is_none_or(|pinned| pool.image.as_ref() >= Some(pinned))
 }
 
 /// A cluster is written with exactly the pools that were read; a pool more or less is another decision.

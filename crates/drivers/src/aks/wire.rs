@@ -1,6 +1,6 @@
 //! The JSON of AKS, read into the model and written back (`aks-wire.md` §3, §5, §6).
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use flotta_model::{Catalogue, Cluster, Fault, KubernetesVersion, NodeImage, Pool, Provisioning, RegionVersion};
 use serde_json::{Map, Value};
@@ -14,6 +14,9 @@ pub(super) struct Seen {
     pub cluster: Cluster,
     pub body: Value,
 }
+
+/// Images of a pool that are kept at most.
+const MOST_IMAGES: usize = 200;
 
 /// Reads a managed cluster.
 pub(super) fn cluster(body: Value) -> Result<Seen, Trouble> {
@@ -118,9 +121,28 @@ pub(super) fn upgrades(body: &Value) -> Vec<KubernetesVersion> {
     versions
 }
 
-/// The newest image that a pool's upgrade profile names.
-pub(super) fn latest_image(body: &Value) -> Option<NodeImage> {
-    text(&body["properties"], "latestNodeImageVersion").parse().ok()
+/// What a pool's upgrade profile tells of images.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Images {
+    /// The newest.
+    pub latest: Option<NodeImage>,
+    /// Those that it can be set to, ascending: AKS itself tells of none, other endpoints may.
+    pub offered: Vec<NodeImage>,
+    /// Its own with the newest security patches on it, where they can be put onto running nodes.
+    pub patched: Option<NodeImage>,
+}
+
+/// Reads what a pool's upgrade profile tells of images.
+pub(super) fn images(body: &Value, pool: &Pool) -> Images {
+    let properties = &body["properties"];
+    let own = |image: &NodeImage| pool.image.as_ref().is_some_and(|own| own.family() == image.family());
+    let listed = properties["nodeImageVersions"].as_array().into_iter().flatten();
+    let mut offered: Vec<NodeImage> =
+        listed.filter_map(|image| image.as_str()?.parse().ok()).filter(own).take(MOST_IMAGES).collect();
+    offered.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
+    offered.dedup();
+    let parsed = |name: &str| text(properties, name).parse::<NodeImage>().ok();
+    Images { latest: parsed("latestNodeImageVersion"), offered, patched: parsed("latestSecurityPatch").filter(own) }
 }
 
 /// How many machines of a page are behind their pool: older, or on an image of another family.
@@ -167,8 +189,14 @@ pub(super) enum Pools {
 }
 
 /// The body that upgrades a cluster: what was read, with another version, without what only the provider may say.
-/// Pools that follow lose `creationData`: their snapshot is of another version (`behaviour.md` A4).
-pub(super) fn cluster_put(mut body: Value, to: KubernetesVersion, pools: Pools) -> Value {
+/// Pools that follow lose `creationData`: their snapshot is of another version (`behaviour.md` A4). `images` are pinned,
+/// by pool.
+pub(super) fn cluster_put(
+    mut body: Value,
+    to: KubernetesVersion,
+    pools: Pools,
+    images: &BTreeMap<String, NodeImage>,
+) -> Value {
     for path in READ_ONLY {
         remove(&mut body, path);
     }
@@ -184,23 +212,32 @@ pub(super) fn cluster_put(mut body: Value, to: KubernetesVersion, pools: Pools) 
             (Pools::Stay, _) => {}
         }
         strip_pool(pool);
+        if let Some(image) = images.get(text(pool, "name")) {
+            pin(pool, image);
+        }
     }
     body
 }
 
-/// The body that upgrades a pool.
-pub(super) fn pool_put(body: Value, to: KubernetesVersion) -> Value {
-    pool_body(body, |properties| follow(properties, to))
+/// The body that upgrades a pool, to a certain image if one is given.
+pub(super) fn pool_put(body: Value, to: KubernetesVersion, image: Option<&NodeImage>) -> Value {
+    pool_body(body, |properties| {
+        follow(properties, to);
+        if let Some(image) = image {
+            pin(properties, image);
+        }
+    })
 }
 
 /// The body that sets a pool to an image, whatever snapshot it was made from.
 pub(super) fn pool_put_image(body: Value, image: &NodeImage) -> Value {
-    let mut body = pool_body(body, |properties| remove(properties, &["creationData"]));
-    body["properties"]["nodeImageVersion"] = image.as_str().into();
-    body
+    pool_body(body, |properties| {
+        remove(properties, &["creationData"]);
+        pin(properties, image);
+    })
 }
 
-/// A pool's body with a change, without what is for reading only.
+/// A pool's body without what is for reading only, and with a change.
 fn pool_body(body: Value, change: impl FnOnce(&mut Value)) -> Value {
     let mut properties = match body {
         Value::Object(mut body) => body.remove("properties").unwrap_or_default(),
@@ -209,14 +246,18 @@ fn pool_body(body: Value, change: impl FnOnce(&mut Value)) -> Value {
     if !properties.is_object() {
         properties = Value::Object(Map::new());
     }
-    change(&mut properties);
     strip_pool(&mut properties);
+    change(&mut properties);
     serde_json::json!({ "properties": properties })
 }
 
 fn follow(pool: &mut Value, to: KubernetesVersion) {
     pool["orchestratorVersion"] = to.to_string().into();
     remove(pool, &["creationData"]);
+}
+
+fn pin(pool: &mut Value, image: &NodeImage) {
+    pool["nodeImageVersion"] = image.as_str().into();
 }
 
 /// The image goes too: sent back, it would pin the pool to it (`aks-wire.md` §3).

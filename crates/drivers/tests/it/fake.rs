@@ -15,7 +15,7 @@ use flotta_drivers::{
     token::{TokenSource, Tokens},
     transport::{Transport, TransportError},
 };
-use flotta_model::{ClusterId, Step};
+use flotta_model::{ClusterId, NodeImage, Step};
 use http::{HeaderMap, Method, Request, Response};
 use serde_json::{Value, json};
 use tower::util::service_fn;
@@ -209,8 +209,11 @@ impl State {
         for pool in asked["agentPoolProfiles"].as_array().expect("pools") {
             let (name, version) =
                 (pool["name"].as_str().expect("name").to_owned(), pool["orchestratorVersion"].clone());
-            let etag = self.fresh(&name);
+            let (etag, image) = (self.fresh(&name), pool.get("nodeImageVersion"));
             let pool = self.pool(&name).expect("known pool");
+            if let Some(image) = image {
+                pool["nodeImageVersion"] = image.clone();
+            }
             pool["orchestratorVersion"] = version.clone();
             pool["currentOrchestratorVersion"] = version;
             pool["provisioningState"] = "Upgrading".into();
@@ -233,6 +236,9 @@ impl State {
         pool["provisioningState"] = "Upgrading".into();
         pool["orchestratorVersion"] = seen.body["properties"]["orchestratorVersion"].clone();
         pool["currentOrchestratorVersion"] = pool["orchestratorVersion"].clone();
+        if let Some(image) = seen.body["properties"].get("nodeImageVersion") {
+            pool["nodeImageVersion"] = image.clone();
+        }
         self.accepted(200)
     }
 
@@ -300,6 +306,32 @@ pub fn pool_version(version: &str) -> Step {
     Step::pool_version("win".into(), version.parse().expect("version"))
 }
 
+pub const NEW_IMAGE: &str = "AKSUbuntu-2204gen2containerd-202510.03.1";
+pub const NEW_WINDOWS: &str = "AKSWindows-2022-containerd-20348.3207.250214";
+
+fn named(image: &str) -> NodeImage {
+    image.parse().expect(image)
+}
+
 pub fn image() -> Step {
-    Step::PoolImage { pool: "sys".into(), image: "AKSUbuntu-2204gen2containerd-202510.03.1".parse().expect("image") }
+    Step::PoolImage { pool: "sys".into(), image: named(NEW_IMAGE) }
+}
+
+/// The same, with the image of `sys` pinned.
+pub fn full_pinned(version: &str) -> Step {
+    let images = [("sys".to_owned(), named(NEW_IMAGE))].into();
+    Step::Cluster { version: version.parse().expect("version"), pools: vec!["win".into(), "sys".into()], images }
+}
+
+/// The same, with the image pinned.
+pub fn pool_version_pinned(version: &str) -> Step {
+    Step::PoolVersion {
+        pool: "win".into(),
+        version: version.parse().expect("version"),
+        image: Some(named(NEW_WINDOWS)),
+    }
+}
+
+pub fn pinned(image: &str) -> Step {
+    Step::PoolPinned { pool: "sys".into(), image: named(image) }
 }

@@ -181,6 +181,10 @@ async fn an_operation_without_an_address_is_followed_by_the_latest_and_else_by_s
         (control_plane("1.33.2"), false),
         (pool_version("1.32.7"), true),
         (image(), true),
+        (full_pinned("1.32.7"), false),
+        (pool_version_pinned("1.32.7"), false),
+        (pinned(NEW_IMAGE), false),
+        (pinned("AKSUbuntu-2204gen2containerd-202509.01.0"), true),
     ] {
         let progress = poll(&fake, step.clone(), &lost()).await.expect("polled");
         assert_eq!(progress == Progress::Succeeded, there, "{step}: {progress:?}");

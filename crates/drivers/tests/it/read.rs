@@ -49,7 +49,7 @@ async fn d1_previews_are_no_upgrades_and_a_pool_without_a_profile_has_no_newer_i
     let latest = json!({"properties": {"latestNodeImageVersion": "AKSUbuntu-2204gen2containerd-202510.03.1"}});
     fake.script(Method::GET, "agentPools/sys/upgradeProfiles/default", json_answer(200, &latest));
     let target = Some("1.33.9".parse().expect("version"));
-    let look = Look { target, images: true, machines: false };
+    let look = Look { target, images: true, ..Look::default() };
     let seen = driver(&fake).observe(&id(), look).await.expect("seen");
     let versions: Vec<String> = seen.upgrades.iter().map(ToString::to_string).collect();
     assert_eq!(versions, ["1.33.9", "1.33.10"]);
@@ -62,6 +62,30 @@ async fn d1_previews_are_no_upgrades_and_a_pool_without_a_profile_has_no_newer_i
     let images: Vec<Option<&str>> =
         seen.pools.iter().map(|pool| pool.latest_image.as_ref().map(|image| image.as_str())).collect();
     assert_eq!(images, [Some("AKSUbuntu-2204gen2containerd-202510.03.1"), None]);
+}
+
+#[tokio::test]
+async fn a4_images_that_can_be_pinned_are_read_below_the_target_too_where_they_are_to_go_with_the_version() {
+    let fake = Fake::new();
+    let upgrades = json!({"properties": {"controlPlaneProfile": {"upgrades": [{"kubernetesVersion": "1.33.9"}]}}});
+    fake.script(Method::GET, "c1/upgradeProfiles/default", json_answer(200, &upgrades));
+    let older = "AKSUbuntu-2204gen2containerd-202509.01.0";
+    let profile = json!({"properties": {
+        "latestNodeImageVersion": NEW_IMAGE,
+        "nodeImageVersions": [NEW_IMAGE, "AKSAzureLinux-V3gen2-202510.03.1", older, 7, "x", older],
+        "latestSecurityPatch": "AKSUbuntu-2204gen2containerd-202509.01.0-2025.12.01",
+    }});
+    fake.script(Method::GET, "agentPools/sys/upgradeProfiles/default", json_answer(200, &profile));
+    let target = Some("1.33.9".parse().expect("version"));
+    let look = Look { target, images: true, pins: true, ..Look::default() };
+    let seen = driver(&fake).observe(&id(), look).await.expect("seen");
+    let offered: Vec<&str> = seen.pools[0].offered_images.iter().map(|image| image.as_str()).collect();
+    assert_eq!(offered, [older, NEW_IMAGE], "its family alone, in order, once each");
+    let patch = seen.pools[0].live_patch.as_ref().and_then(|image| image.security_patch());
+    assert_eq!(patch, Some(jiff::civil::date(2025, 12, 1)));
+    let win = &seen.pools[1];
+    assert_eq!((&win.latest_image, win.offered_images.len(), &win.live_patch), (&None, 0, &None));
+    assert_eq!(seen.upgrades.len(), 1);
 }
 
 #[tokio::test]

@@ -37,6 +37,7 @@ regions:
       - AKSUbuntu-2204gen2containerd-202508.20.1
       - AKSUbuntu-2204gen2containerd-202510.03.1
       - AKSWindows-2022-containerd-20348.3207.250214
+    securityPatches: [2025-12-01]
 clusters:
   - { name: failing, region: westeurope, version: "1.32.7", pools: [{ name: sys }], fails: { attempts: 1 } }
   - { name: foreign, region: westeurope, version: "1.32.7", pools: [{ name: sys }], foreign: { seconds: 600 } }
@@ -86,7 +87,7 @@ impl Cloud {
     }
 
     async fn see(&self, cluster: &ClusterId) -> Cluster {
-        let look = Look { target: None, images: true, machines: true };
+        let look = Look { images: true, machines: true, ..Look::default() };
         loop {
             match self.driver.observe(cluster, look).await {
                 Ok(seen) => return seen,
@@ -156,6 +157,70 @@ fn whole(version: &str) -> impl Fn(&Cluster) -> Step {
 fn newest_image(seen: &Cluster) -> Step {
     let pool = &seen.pools[0];
     Step::PoolImage { pool: pool.name.clone(), image: pool.latest_image.clone().expect("newest image") }
+}
+
+/// The image of the first pool, with the newest patches on it.
+fn patch(seen: &Cluster) -> Step {
+    let pool = &seen.pools[0];
+    Step::PoolPinned { pool: pool.name.clone(), image: pool.live_patch.clone().expect("patch") }
+}
+
+/// Cluster and pools to a version, with the first pool's image as it is.
+fn whole_with_its_image(seen: &Cluster) -> Step {
+    let pool = &seen.pools[0];
+    Step::Cluster {
+        version: "1.33.1".parse().expect("version"),
+        pools: seen.pools.iter().map(|pool| pool.name.clone()).collect(),
+        images: [(pool.name.clone(), pool.image.clone().expect("image"))].into(),
+    }
+}
+
+fn pinned_to_newest(seen: &Cluster) -> Step {
+    let pool = &seen.pools[0];
+    Step::PoolPinned { pool: pool.name.clone(), image: pool.offered_images.last().expect("offered").clone() }
+}
+
+fn pool_behind_its_control_plane(seen: &Cluster) -> Step {
+    let pool = &seen.pools[0];
+    Step::PoolVersion { pool: pool.name.clone(), version: seen.version, image: pool.image.clone() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a4_pins_and_patches_are_accepted_once_whatever_breaks_on_the_wire() {
+    // Of c11 and c12 no write is ever answered; of c13 each is answered at the second attempt.
+    let (lost, late) = ("dropAnswer", "{ failAfter: { status: 504 } }");
+    let mut rules = Vec::new();
+    for call in ["putCluster", "putPool"] {
+        rules.push(format!("{{ cluster: c11, call: {call}, times: 0, fault: {lost} }}"));
+        rules.push(format!("{{ cluster: c12, call: {call}, times: 0, fault: {late} }}"));
+        for nth in [1, 3, 5] {
+            let fault = "{ failBefore: { status: 503 } }";
+            rules.push(format!("{{ cluster: c13, call: {call}, nth: {nth}, fault: {fault} }}"));
+        }
+    }
+    let cloud = cloud(&format!("[{}]", rules.join(", "))).await;
+    for n in 0..4 {
+        let id = cloud.id(&format!("c1{n}"));
+        let old = cloud.see(&id).await.pools[0].image.clone().expect("image");
+        cloud.carry_out(&id, patch).await.expect("patch");
+        let patched = old.with_patch("2025-12-01".parse().expect("date"));
+        let seen = cloud.see(&id).await;
+        assert_eq!((seen.pools[0].image.as_ref(), &seen.pools[0].live_patch), (Some(&patched), &None));
+        cloud.carry_out(&id, whole_with_its_image).await.expect("version");
+        let alone = |_: &Cluster| Step::ControlPlane { version: "1.33.2".parse().expect("version") };
+        cloud.carry_out(&id, alone).await.expect("control plane");
+        cloud.carry_out(&id, pool_behind_its_control_plane).await.expect("pool");
+        let seen = cloud.see(&id).await;
+        let pool = &seen.pools[0];
+        assert_eq!((pool.version, pool.image.as_ref()), ("1.33.2".parse().expect("version"), Some(&patched)));
+        cloud.carry_out(&id, pinned_to_newest).await.expect("image");
+        let seen = cloud.see(&id).await;
+        assert_eq!(seen.pools[0].image, seen.pools[0].latest_image);
+        assert!(seen.settled_well() && seen.pools[0].lagging_nodes == 0);
+    }
+    let accepted = cloud.accepted();
+    assert_eq!(accepted.len(), 4 * 5, "{accepted:#?}");
+    assert!(accepted.values().all(|count| *count == 1), "{accepted:#?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -82,6 +82,89 @@ async fn d6_a_pool_is_written_alone_and_its_image_asked_for_by_post() {
 }
 
 #[tokio::test]
+async fn a4_pinned_images_go_with_the_version_or_alone_and_take_pools_away_from_their_snapshot() {
+    let properties = |fake: &Fake| fake.writes()[0].body["properties"].clone();
+    let with_snapshots = || {
+        let fake = Fake::new();
+        fake.with(|state| {
+            for name in ["sys", "win"] {
+                state.pool(name).expect("pool")["creationData"] = json!({"sourceResourceId": "/snap"});
+            }
+        });
+        fake
+    };
+    let fake = with_snapshots();
+    driver(&fake).start(&intent(full_pinned("1.33.2"), "cluster-0", false)).await.expect("started");
+    let pools = properties(&fake)["agentPoolProfiles"].clone();
+    assert_eq!((&pools[0]["nodeImageVersion"], pools[1].get("nodeImageVersion")), (&json!(NEW_IMAGE), None));
+
+    let fake = with_snapshots();
+    driver(&fake).start(&intent(pool_version_pinned("1.33.2"), "win-0", false)).await.expect("started");
+    let win = properties(&fake);
+    assert_eq!((&win["orchestratorVersion"], &win["nodeImageVersion"]), (&json!("1.33.2"), &json!(NEW_WINDOWS)));
+    assert_eq!(win.get("creationData"), None);
+
+    let fake = with_snapshots();
+    driver(&fake).start(&intent(pinned(PATCHED), "sys-0", false)).await.expect("started");
+    let sys = properties(&fake);
+    assert_eq!((&sys["orchestratorVersion"], &sys["nodeImageVersion"]), (&json!("1.32.7"), &json!(PATCHED)));
+    assert_eq!((sys.get("creationData"), sys.get("eTag")), (None, None));
+    assert_eq!(fake.writes()[0].headers["if-match"], "sys-0");
+}
+
+#[tokio::test]
+async fn a4_what_reached_the_version_on_another_image_is_not_taken_for_ours() {
+    use Etag::Other;
+    for (ours, step, guard) in [
+        (full("1.33.2"), full_pinned("1.33.2"), "cluster-0"),
+        (pool_version("1.33.2"), pool_version_pinned("1.33.2"), "win-0"),
+    ] {
+        for (word, expected) in [("Upgrading", Outcome::OtherOperation), ("Succeeded", Outcome::LookAgain)] {
+            let fake = Fake::new();
+            arrange(&fake, &step, Other, word, false);
+            fake.with(|state| show(state, &ours));
+            let trouble = driver(&fake).start(&intent(step.clone(), guard, true)).await.expect_err("not ours");
+            let got = match trouble {
+                Trouble::Wait(Hold::OtherOperation(_)) => Outcome::OtherOperation,
+                _ => Outcome::LookAgain,
+            };
+            assert_eq!(got, expected, "{step}, {word}: {trouble:?}");
+        }
+    }
+    // A pool that is still bound to its snapshot is not where a pin takes it.
+    let fake = Fake::new();
+    arrange(&fake, &pinned(NEW_IMAGE), Other, "Succeeded", true);
+    fake.with(|state| state.pool("sys").expect("sys")["creationData"] = json!({"sourceResourceId": "/snap"}));
+    let trouble = driver(&fake).start(&intent(pinned(NEW_IMAGE), "sys-0", true)).await.expect_err("changed");
+    assert!(matches!(trouble, Trouble::Retry { .. }), "{trouble:?}");
+}
+
+#[tokio::test]
+async fn e63_an_image_that_is_gone_is_waited_for_and_one_that_cannot_be_pinned_or_is_too_old_never_works() {
+    let start = async |step: Step, guard: &str, code: &str, message: &str| {
+        let fake = Fake::new();
+        fake.script(Method::PUT, "", error(400, code, message));
+        driver(&fake).start(&intent(step, guard, false)).await.expect_err(code)
+    };
+    let gone = format!("Node image version {NEW_IMAGE} for agent pool sys is not available in this region");
+    for (step, guard) in [(pinned(NEW_IMAGE), "sys-0"), (full_pinned("1.33.2"), "cluster-0")] {
+        let trouble = start(step, guard, "NodeImageVersionNotAvailable", &gone).await;
+        let hold = Hold::ImageNotInRegion { image: NEW_IMAGE.into(), region: "eastus".into() };
+        assert_eq!(trouble, Trouble::Wait(hold));
+    }
+    let unpinnable = "Changing property 'properties.nodeImageVersion' is not allowed.";
+    let too_old = "ConfigurationVersion 202501.01.0 is not supported for AgentBaker.";
+    for (code, message, hint) in [
+        ("PropertyChangeNotAllowed", unpinnable, "use Latest"),
+        ("ReconcileVMSSAgentPoolFailed", too_old, "NodeImageOnly to Latest"),
+    ] {
+        let trouble = start(pinned(NEW_IMAGE), "sys-0", code, message).await;
+        let told = matches!(&trouble, Trouble::Permanent(fault) if fault.code == code && fault.message.contains(hint));
+        assert!(told, "{trouble:?}");
+    }
+}
+
+#[tokio::test]
 async fn d6_other_pools_than_those_decided_on_are_never_written() {
     let fake = Fake::new();
     let step = Step::cluster("1.33.2".parse().expect("version"), vec!["sys".into()]);
@@ -109,34 +192,53 @@ enum Outcome {
 /// Puts the thing that a step is about into a state.
 fn arrange(fake: &Fake, step: &Step, etag: Etag, word: &str, ours: bool) {
     fake.with(|state| {
-        let version = json!("1.33.2");
-        match step {
-            Step::Cluster { .. } | Step::ControlPlane { .. } => {
+        match step.pool() {
+            None => {
                 state.doing(word);
                 if etag == Etag::Other {
                     state.cluster["eTag"] = "elsewhere".into();
                 }
-                if ours {
-                    state.cluster["properties"]["currentKubernetesVersion"] = version.clone();
-                    for name in ["sys", "win"] {
-                        state.pool(name).expect("pool")["currentOrchestratorVersion"] = version.clone();
-                    }
-                }
             }
-            Step::PoolVersion { pool, .. } | Step::PoolImage { pool, .. } | Step::PoolPinned { pool, .. } => {
+            Some(pool) => {
                 let pool = state.pool(pool).expect("pool");
                 pool["provisioningState"] = word.into();
                 if etag == Etag::Other {
                     pool["eTag"] = "elsewhere".into();
                 }
-                if ours && step.to_string().contains("image") {
-                    pool["nodeImageVersion"] = "AKSUbuntu-2204gen2containerd-202510.03.1".into();
-                } else if ours {
-                    pool["currentOrchestratorVersion"] = version;
-                }
             }
         }
+        if ours {
+            show(state, step);
+        }
     });
+}
+
+/// Makes the model show what a step wants.
+fn show(state: &mut State, step: &Step) {
+    let mut set = |pool: &str, key: &str, value: &str| state.pool(pool).expect("pool")[key] = value.into();
+    match step {
+        Step::Cluster { version, images, .. } => {
+            for pool in ["sys", "win"] {
+                set(pool, "currentOrchestratorVersion", &version.to_string());
+            }
+            for (pool, image) in images {
+                set(pool, "nodeImageVersion", image.as_str());
+            }
+            state.cluster["properties"]["currentKubernetesVersion"] = version.to_string().into();
+        }
+        Step::ControlPlane { version } => {
+            state.cluster["properties"]["currentKubernetesVersion"] = version.to_string().into();
+        }
+        Step::PoolVersion { pool, version, image } => {
+            set(pool, "currentOrchestratorVersion", &version.to_string());
+            if let Some(image) = image {
+                set(pool, "nodeImageVersion", image.as_str());
+            }
+        }
+        Step::PoolImage { pool, image } | Step::PoolPinned { pool, image } => {
+            set(pool, "nodeImageVersion", image.as_str());
+        }
+    }
 }
 
 async fn outcome(step: &Step, guard: Option<&str>, etag: Etag, word: &str, ours: bool, recovering: bool) -> Outcome {
@@ -229,9 +331,16 @@ async fn d5_what_was_observed_is_written_from_without_a_second_read_unless_it_ch
     }
 }
 
+/// The image of `sys` as it stands first, with security patches on it.
+const PATCHED: &str = "AKSUbuntu-2204gen2containerd-202509.01.0-2025.12.01";
+
 /// The steps, and the etag that guards each on the cluster as it stands first.
-fn every_step() -> [(Step, &'static str); 4] {
+fn every_step() -> [(Step, &'static str); 8] {
     [
+        (full_pinned("1.33.2"), "cluster-0"),
+        (pool_version_pinned("1.33.2"), "win-0"),
+        (pinned(NEW_IMAGE), "sys-0"),
+        (pinned(PATCHED), "sys-0"),
         (full("1.33.2"), "cluster-0"),
         (control_plane("1.33.2"), "cluster-0"),
         (pool_version("1.33.2"), "win-0"),

@@ -1,6 +1,8 @@
 //! The whole road in one process, under a virtual clock: engine, memory store, orchestrator, the real AKS driver, and
 //! the simulated cloud's own router.
 
+mod images;
+
 use std::{
     sync::{
         Arc,
@@ -46,8 +48,13 @@ struct World {
 
 impl World {
     async fn new(clusters: &str) -> Self {
+        Self::of(&format!("{REGIONS}{clusters}")).await
+    }
+
+    /// The world of a fleet file.
+    async fn of(fleet: &str) -> Self {
         let clock = Clock::scaled(Anchor { domain: "2026-01-05T08:00:00Z".parse().expect("time"), speed: 1.0 });
-        let file = FleetFile::parse(&format!("{REGIONS}{clusters}")).expect("fleet file");
+        let file = FleetFile::parse(fleet).expect("fleet file");
         let simulator = Simulator::new(file, clock, Options::default()).await.expect("simulator");
         let store = Arc::new(MemoryStore::new());
         let orchestrator = open(&store, &simulator, clock).await;
@@ -66,7 +73,10 @@ impl World {
 
     async fn run(&self, name: &str, version: &str, strategy: Option<Strategy>) -> RunRef {
         let goal = Goal::new(UpgradeType::Full, Some(version.parse().expect("version")), None).expect("goal");
-        let plan = Plan::resolve(goal, strategy.as_ref(), &self.members()).expect("plan");
+        self.run_of(name, Plan::resolve(goal, strategy.as_ref(), &self.members()).expect("plan")).await
+    }
+
+    async fn run_of(&self, name: &str, plan: Plan) -> RunRef {
         let run = RunRef {
             id: Uuid::from_u128(name.bytes().map(u128::from).sum()),
             label: format!("fleet/{name}").into(),
@@ -113,11 +123,15 @@ impl World {
     }
 }
 
-async fn open(store: &Arc<impl Store>, simulator: &Arc<Simulator>, clock: Clock) -> Orchestrator {
+fn driver(simulator: &Arc<Simulator>, clock: Clock) -> Arc<dyn ClusterDriver> {
     let config = AksConfig::new("http://127.0.0.1:1", Reach::Everything);
     let transport = router_transport(simulator.router());
     let tokens = Tokens::new(TokenSource::None, "", transport.clone());
-    let driver: Arc<dyn ClusterDriver> = Arc::new(AksDriver::new(config, transport, tokens, clock).expect("driver"));
+    Arc::new(AksDriver::new(config, transport, tokens, clock).expect("driver"))
+}
+
+async fn open(store: &Arc<impl Store>, simulator: &Arc<Simulator>, clock: Clock) -> Orchestrator {
+    let driver = driver(simulator, clock);
     Orchestrator::open(Arc::clone(store) as Arc<dyn Store>, vec![driver], clock).await.expect("orchestrator")
 }
 
