@@ -2,15 +2,16 @@
 
 use flotta_engine::{
     check::{Looked, Outlook, Severity, Verdict},
+    images::{self, PoolImages},
     run::Sighting,
     upgrade::Target,
 };
 use flotta_model::{
-    Cluster, ClusterId, Fault, Goal, Hold, KubernetesVersion, MaintenanceWindow, NodeImage, Offer, Provisioning,
-    UpgradeType,
+    Cluster, ClusterId, Fault, Goal, Hold, ImageSelection, KubernetesVersion, MaintenanceWindow, NodeImage, Offer,
+    Provisioning, UpgradeType,
 };
 
-use crate::bench::{NEW_IMAGE, OLD, TARGET, goal, member, old_cluster, v};
+use crate::bench::{NEW_IMAGE, OLD, OLD_IMAGE, TARGET, goal, member, old_cluster, v};
 
 fn managed() -> ClusterId {
     member("c1", None, &[]).cluster
@@ -111,6 +112,82 @@ fn e10_a_pool_without_a_newest_image_in_its_region_keeps_its_own() {
     assert!(warned.severity == Severity::Warning && warned.message.contains(&name), "{warned:?}");
     let behind = changed(|cluster| cluster.pools[0].latest_image = None);
     check(&judge(&full(), behind), "Upgrades in 1", "");
+}
+
+#[test]
+fn e10_chosen_images_are_judged_before_the_run_starts() {
+    let image = |day: &str| format!("AKSUbuntu-2204gen2containerd-{day}").parse::<NodeImage>().expect("image");
+    let judge = |wanted: &str, cluster: Cluster| {
+        let images = [image(wanted)];
+        let selection = Some(ImageSelection::Custom(images.to_vec()));
+        let goal = Goal::new(UpgradeType::NodeImageOnly, None, selection).expect("goal");
+        Verdict::of(&target(&goal, None, Some(&images)), &managed(), &sighted(cluster, None))
+    };
+    let at = |own: &str, newest: &str| {
+        changed(|cluster| {
+            let pool = &mut cluster.pools[0];
+            (pool.image, pool.latest_image) = (Some(image(own)), Some(image(newest)));
+        })
+    };
+    check(&judge("202512.01.0", at("202511.01.0", "202512.01.0")), "Upgrades in 1", "");
+    check(&judge("202511.01.0", at("202511.01.0", "202512.01.0")), "Skipped; Note AlreadyThere", "at or ahead");
+    check(
+        &judge("202509.01.0", at("202508.01.0", "202509.01.0")),
+        "Waits; Error NodeImageTooOld",
+        "was published 122 days ago",
+    );
+    check(
+        &judge("202512.08.0", at("202511.01.0", "202512.01.0")),
+        "Waits; Warning NodeImageNotAvailable",
+        "not available in region westeurope",
+    );
+    check(
+        &judge("202511.15.0", at("202511.01.0", "202512.01.0")),
+        "Fails; Error NodeImageOvertaken",
+        "moved on to 202512.01.0",
+    );
+    let mut mixed = at("202511.01.0", "202512.01.0");
+    let mut other = mixed.pools[0].clone();
+    other.name = "mariner".into();
+    (other.image, other.latest_image) = ("AKSAzureLinux-V2gen2-202511.01.0".parse().ok(), None);
+    mixed.pools.push(other);
+    check(
+        &judge("202512.01.0", mixed.clone()),
+        "Upgrades in 1; Warning NodeImageNotSelected",
+        "'mariner' is not upgraded",
+    );
+    mixed.pools.remove(0);
+    check(&judge("202512.01.0", mixed), "Skipped; Warning NodeImageNotSelected", "no version for its image family");
+}
+
+#[test]
+fn a4_regions_without_an_image_in_common_are_told_before_the_run_starts() {
+    let goal = Goal::new(UpgradeType::NodeImageOnly, None, Some(ImageSelection::Consistent)).expect("goal");
+    let behind = || changed(|cluster| cluster.pools[0].image = OLD_IMAGE.parse().ok());
+    let mut pools = Vec::new();
+    PoolImages::add(&mut pools, &behind());
+    PoolImages::add(
+        &mut pools,
+        &changed(|cluster| {
+            cluster.location = "eastus".into();
+            cluster.pools[0].latest_image = OLD_IMAGE.parse().ok();
+        }),
+    );
+    let apart = images::choose(&goal, &pools).expect_err("they disagree");
+    let verdict =
+        |cluster| Verdict::of(&target(&goal, None, None), &managed(), &sighted(cluster, None)).images_apart(&apart);
+    check(&verdict(behind()), "Waits; Warning NodeImagesApart", "eastus has 202509.01.0, westeurope has 202510.03.1");
+    let stopped = changed(|cluster| cluster.running = false);
+    check(&verdict(stopped), "Waits; Error ClusterStopped", "");
+}
+
+#[test]
+fn choice_a_cluster_more_than_one_minor_behind_is_told_before_an_automatic_run() {
+    let goal = full();
+    let behind = changed(|cluster| cluster.version = v("1.31.9"));
+    let automatic = Target { automatic: true, ..target(&goal, Some(v(TARGET)), None) };
+    let verdict = Verdict::of(&automatic, &managed(), &sighted(behind, Some(Offer::Yes)));
+    check(&verdict, "Skipped; Warning MoreThanOneMinorBehind", "bring it to 1.32");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! What keeps a member from moving, and what a sighting leads to (`behaviour.md` A4, A8, B2, D4).
 
 use flotta_engine::{
-    Input, Work,
+    Input, Plan, Work,
     run::{Event, Outcome, Part, Sighting, Why},
 };
 use flotta_model::{Hold, Offer, Provisioning, Step, UpgradeType};
 
-use crate::bench::{Bench, NEW_IMAGE, OLD_IMAGE, TARGET, goal, v};
+use crate::bench::{Bench, NEW_IMAGE, OLD, OLD_IMAGE, TARGET, goal, member, v};
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -166,6 +166,46 @@ fn choice_lts_target_and_cluster_without_it_fails_with_what_it_needs() {
     bench.tell(Input::Seen(bench.ticket("a-0"), Box::new(sighting)));
     bench.check("Failed; s Failed; a Failed F");
     assert!(bench.message("a-0").contains("AKSLongTermSupport"), "{}", bench.message("a-0"));
+}
+
+/// A run of one member that a profile made.
+fn automatic(version: &str) -> Bench {
+    let fleet = [member("a-0", None, &[])];
+    let plan = Plan::resolve(goal(UpgradeType::Full, Some(TARGET)), None, &fleet).expect("plan");
+    let mut bench = Bench::of_plan(Plan { profile: Some("fleets/f/autoUpgradeProfiles/p".into()), ..plan });
+    bench.cluster("a-0").version = v(version);
+    bench.start();
+    bench
+}
+
+#[test]
+fn choice_a_member_more_than_one_minor_behind_an_automatic_run_is_skipped_with_the_way_up() {
+    let mut bench = automatic("1.31.9");
+    bench.look("a-0");
+    bench.check("Skipped; default Skipped; default Skipped S");
+    let message = bench.message("a-0");
+    for part in ["is at 1.31.9", "more than one minor behind 1.33.2", "bring it to 1.32", "runs of its own"] {
+        assert!(message.contains(part), "{message}");
+    }
+    let mut next = automatic(OLD);
+    next.finish("a-0");
+    next.check("Completed; default Completed; default Completed C");
+    let mut by_hand = Bench::started(&["s / a x1"]);
+    by_hand.cluster("a-0").version = v("1.31.9");
+    by_hand.cluster("a-0").upgrades.clear();
+    by_hand.look("a-0");
+    by_hand.check("Failed; s Failed; a Failed F");
+}
+
+#[test]
+fn choice_an_automatic_run_to_long_term_support_fails_where_the_cluster_has_none() {
+    let mut bench = automatic(OLD);
+    let offer = Some(Offer::WithLongTermSupport);
+    let sighting = Sighting { cluster: bench.clusters[0].clone(), offer, claimed_by: None, window: None };
+    bench.tell(Input::Seen(bench.ticket("a-0"), Box::new(sighting)));
+    bench.check("Failed; default Failed; default Failed F");
+    let error = bench.run.error(Part::Member(0)).expect("an error");
+    assert!(error.code == "K8sVersionNotSupported" && error.message.contains("AKSLongTermSupport"), "{error}");
 }
 
 #[test]
