@@ -8,6 +8,8 @@
 //! | [`check`] | what would happen to a member, and what stands in its way |
 //! | [`run`] | an update run: a state machine that is told what happened and answers with events |
 
+pub mod campaign;
+pub mod channels;
 pub mod check;
 pub mod images;
 mod pinned;
