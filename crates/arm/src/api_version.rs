@@ -86,6 +86,7 @@ const FEATURES: &[(&str, &str, Option<&str>)] = &[
 const EXTENSIONS: &[&str] = &[
     "properties.startAfter",
     "properties.trigger",
+    "properties.managedClusterUpdate.nodeImageSelection.acceptNewer",
     "properties.strategy.stages.*.strict",
     "properties.strategy.stages.*.groups.*.strict",
     "properties.strategy.stages.*.minSuccess",

@@ -68,17 +68,20 @@ fn goal(field: &Field<'_>) -> Result<Goal, ArmError> {
     // Clients that have nothing to say sometimes send an empty text.
     let version = upgrade.get("kubernetesVersion")?.filter(|version| version.value.as_str() != Some(""));
     let version = version.map(|version| version.parse()).transpose()?;
-    let images = field.get("nodeImageSelection")?.map(|selection| images(&selection)).transpose()?;
-    Goal::new(kind, version, images).map_err(|error| {
+    let selection = field.get("nodeImageSelection")?.map(|selection| images(&selection)).transpose()?;
+    let (images, accept_newer) = selection.map_or((None, false), |(images, newer)| (Some(images), newer));
+    let goal = Goal::new(kind, version, images).map_err(|error| {
         let path = match error {
             GoalError::VersionMissing(_) | GoalError::VersionSuperfluous => upgrade.below("kubernetesVersion"),
             GoalError::Images(_) => field.below("nodeImageSelection.customNodeImageVersions"),
         };
         ArmError::invalid_parameter(path, error)
-    })
+    })?;
+    Ok(goal.accepting_newer(accept_newer))
 }
 
-fn images(field: &Field<'_>) -> Result<ImageSelection, ArmError> {
+/// The selection, and whether newer images than it chooses will do.
+fn images(field: &Field<'_>) -> Result<(ImageSelection, bool), ArmError> {
     let types = [
         ("Latest", ImageSelection::Latest),
         ("Consistent", ImageSelection::Consistent),
@@ -92,13 +95,21 @@ fn images(field: &Field<'_>) -> Result<ImageSelection, ArmError> {
         }
         None => Vec::new(),
     };
-    match (selection, custom) {
-        (ImageSelection::Custom(_), _) => Ok(ImageSelection::Custom(versions)),
+    let selection = match (selection, custom) {
+        (ImageSelection::Custom(_), _) => ImageSelection::Custom(versions),
         (_, Some(custom)) if !versions.is_empty() => {
-            Err(custom.refuse("only a selection of type Custom has versions: leave them out, or use Custom"))
+            return Err(custom.refuse("only a selection of type Custom has versions: leave them out, or use Custom"));
         }
-        (selection, _) => Ok(selection),
-    }
+        (selection, _) => selection,
+    };
+    let accept_newer = match field.get("acceptNewer")? {
+        Some(newer) if newer.truth()? && selection == ImageSelection::Latest => {
+            return Err(newer.refuse("Latest is the newest anyway: leave it out, or use Consistent or Custom"));
+        }
+        Some(newer) => newer.truth()?,
+        None => false,
+    };
+    Ok((selection, accept_newer))
 }
 
 /// A goal as `managedClusterUpdate`, as it was sent.
@@ -111,7 +122,11 @@ pub fn render_goal(goal: &Goal) -> Value {
     let mut update = Map::new();
     update.insert("upgrade".into(), Value::Object(upgrade));
     if let Some(selection) = goal.images() {
-        update.insert("nodeImageSelection".into(), render_images(selection));
+        let mut selection = render_images(selection);
+        if goal.accepts_newer() {
+            selection["acceptNewer"] = true.into();
+        }
+        update.insert("nodeImageSelection".into(), selection);
     }
     Value::Object(update)
 }

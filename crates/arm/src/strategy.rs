@@ -239,6 +239,7 @@ pub(crate) fn goes_with(key: &str, kept: &Value, beside: &Map<String, Value>) ->
             zone.zip(offset).is_none_or(|(zone, offset)| zone.uses_offset(offset))
         }
         "targetKubernetesVersion" | "longTermSupport" => said("channel") == Some("TargetKubernetesVersion"),
+        "acceptNewer" => said("type") != Some("Latest"),
         "trigger" => {
             kept.get("upgradePath").is_none() || !matches!(said("channel"), Some("NodeImage" | "SecurityPatch"))
         }

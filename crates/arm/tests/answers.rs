@@ -11,6 +11,7 @@ use flotta_arm::{
 };
 use flotta_engine::{
     Input, Plan, Run,
+    images::PoolImages,
     run::{Sighting, SkipTarget, Ticket, Windows, Work},
 };
 use flotta_model::{Cluster, Fault, Fleet, Hold, Member, Provisioning};
@@ -372,13 +373,36 @@ fn choice_uncovered_members_and_reasons_are_shown_when_asked_for() {
 }
 
 #[test]
-fn a4_custom_images_are_the_selected_ones_and_strategies_are_shown_as_sent() {
-    let goal = json!({"upgrade": {"type": "NodeImageOnly"},
-        "nodeImageSelection": {"type": "Custom", "customNodeImageVersions": [{"version": "A-1.0.0"}]}});
-    let goal = run::parse(&json!({"properties": {"managedClusterUpdate": goal}})).expect("run").goal;
-    let run = Run::new(Arc::new(Plan::resolve(goal, None, &[]).expect("plan")));
-    let tree = status::render(&run, "run", Detail::Documented);
-    assert_eq!(tree["nodeImageSelection"], json!({"selectedNodeImageVersions": [{"version": "A-1.0.0"}]}));
+/// A run of node images alone over one member.
+fn image_run(selection: Value) -> Run {
+    let update = json!({"upgrade": {"type": "NodeImageOnly"}, "nodeImageSelection": selection});
+    let goal = run::parse(&json!({"properties": {"managedClusterUpdate": update}})).expect("run").goal;
+    Run::new(Arc::new(Plan::resolve(goal, None, &[fleet_member("a", "g")]).expect("plan")))
+}
+
+fn a4_selected_images_are_shown_once_they_are_chosen_and_for_latest_never() {
+    let shown = |run: &Run| status::render(run, "run", Detail::Documented)["nodeImageSelection"].clone();
+    let one = json!({"selectedNodeImageVersions": [{"version": "A-1.0.0"}]});
+    let custom = image_run(json!({"type": "Custom", "customNodeImageVersions": [{"version": "A-1.0.0"}]}));
+    assert_eq!(shown(&custom), one, "before it starts, too");
+    let mut latest = image_run(json!({"type": "Latest"}));
+    let mut consistent = image_run(json!({"type": "Consistent"}));
+    for run in [&mut latest, &mut consistent] {
+        step(run, Input::Start, 1);
+        assert_eq!(shown(run), json!({}));
+    }
+    let region = |region: &str, newest: &str, offered: &[&str]| PoolImages {
+        region: region.into(),
+        newest: newest.parse().expect("image"),
+        offered: offered.iter().map(|image| image.parse().expect("image")).collect(),
+    };
+    let pools = vec![region("x", "A-1.0.0", &[]), region("y", "A-2.0.0", &["A-1.0.0", "A-2.0.0"])];
+    step(&mut consistent, Input::ImagesResolved { pools }, 2);
+    assert_eq!(shown(&consistent), one);
+}
+
+#[test]
+fn a9_strategies_are_shown_as_sent() {
     let sent = &request()["properties"]["strategy"];
     let parsed = strategy::parse(&json!({"properties": {"strategy": sent}})).expect("strategy");
     let doc = kept(StrategyDoc { name: "s".parse().expect("name"), strategy: parsed, system_data: system_data() });

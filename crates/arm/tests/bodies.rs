@@ -215,6 +215,16 @@ fn a4_bad_runs_are_refused_by_their_path() {
             "twice",
         ),
         (
+            images(json!({"type": "Consistent", "acceptNewer": 1})),
+            goal("nodeImageSelection.acceptNewer"),
+            "true or false",
+        ),
+        (
+            images(json!({"type": "Latest", "acceptNewer": true})),
+            goal("nodeImageSelection.acceptNewer"),
+            "newest anyway",
+        ),
+        (
             json!({"properties": {"updateStrategyId": "s", "managedClusterUpdate": {"upgrade": {"type": "NodeImageOnly"}}}}),
             "properties.updateStrategyId".into(),
             "updateStrategies/NAME",
@@ -238,6 +248,8 @@ fn a4_goals_come_back_as_they_were_sent() {
         json!({"upgrade": {"type": "ControlPlaneOnly", "kubernetesVersion": "1.30.100"}}),
         json!({"upgrade": {"type": "NodeImageOnly"}}),
         json!({"upgrade": {"type": "NodeImageOnly"}, "nodeImageSelection": {"type": "Consistent"}}),
+        json!({"upgrade": {"type": "Full", "kubernetesVersion": "1.33"},
+            "nodeImageSelection": {"type": "Consistent", "acceptNewer": true}}),
         json!({"upgrade": {"type": "NodeImageOnly"}, "nodeImageSelection":
             {"type": "Custom", "customNodeImageVersions": [{"version": "A-1.0.0"}, {"version": "B-2.0.0"}]}}),
     ];

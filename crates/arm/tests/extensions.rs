@@ -325,6 +325,29 @@ fn ext_a_run_said_again_by_a_client_that_does_not_know_them_is_the_same_run() {
 }
 
 fn policies() -> impl Generator<Value = ApprovalPolicy> {
+#[test]
+fn ext_newer_images_are_accepted_until_somebody_says_otherwise() {
+    let update = |selection: Value| {
+        json!({"properties": {"managedClusterUpdate": {
+            "upgrade": {"type": "NodeImageOnly"}, "nodeImageSelection": selection}}})
+    };
+    let stored = update(json!({"type": "Consistent", "acceptNewer": true}));
+    let custom = json!({"type": "Custom", "customNodeImageVersions": [{"version": "A-1.0.0"}]});
+    for (sent, kept) in [
+        (json!({"type": "Consistent"}), true),
+        (custom, true),
+        (json!({"type": "Consistent", "acceptNewer": false}), false),
+        (json!({"type": "Consistent", "acceptNewer": null}), false),
+        (json!({"type": "Latest"}), false),
+    ] {
+        for version in [stable(), ApiVersion::NEWEST] {
+            let meant = merge_unknown(&stored, update(sent.clone()), version);
+            let goal = run::parse(&meant).unwrap_or_else(|error| panic!("{sent}: {error}")).goal;
+            assert_eq!(goal.accepts_newer(), kept, "{sent} by {version}");
+        }
+    }
+}
+
     (1..=ApprovalPolicy::MOST_APPROVERS, option::of(1..=Strategy::LONGEST_WAIT_SECONDS), any::<bool>(), any::<bool>())
         .prop_map(|(approvers, expires_after_seconds, may, offered)| ApprovalPolicy {
             approvers,
