@@ -265,12 +265,12 @@ impl Run {
         };
         let all_skipped = state.groups_ended[Outcome::Skipped as usize] as usize == plan.groups.len();
         match state.phase {
-            Phase::Ended(outcome) => outcome != Outcome::Failed,
+            Phase::Ended(Outcome::Completed | Outcome::Skipped) => true,
             Phase::Idle => state.counts.ended() == state.counts.total(),
-            // What failed within the limits is tried again when the run goes on.
-            Phase::Entered if !self.all_groups_ended(stage) || state.counts.failed > 0 => false,
-            Phase::Entered if self.stage_failed(stage) => false,
-            Phase::Entered => all_skipped || (waited && !self.stage_gated_after(stage)),
+            // What failed is tried again when the run goes on, and a stage that failed is judged anew.
+            _ if !self.all_groups_ended(stage) || state.counts.failed > 0 => false,
+            _ if self.stage_failed(stage) => false,
+            Phase::Entered | Phase::Ended(_) => all_skipped || (waited && !self.stage_gated_after(stage)),
         }
     }
 

@@ -5,7 +5,7 @@ use flotta_engine::{
     Event, Plan,
     run::{Counts, Outcome, Phase, RunPhase, State, Timing, Wait},
 };
-use flotta_model::{Budget, Step};
+use flotta_model::{Budget, NodeImage, Step};
 
 use crate::{
     gates, shut,
@@ -15,7 +15,7 @@ use crate::{
 pub type Invariant = fn(&Plan, &View, &Event, &View) -> Result<(), String>;
 
 /// What holds after every event: of the view before it, the event, the view after it.
-pub const AFTER_EACH_EVENT: [(&str, Invariant); 20] = [
+pub const AFTER_EACH_EVENT: [(&str, Invariant); 22] = [
     ("b5_1 limits are hard caps", limits),
     ("strict budgets are hard caps", strict),
     ("b5_2 stages are sequential", sequence),
@@ -33,6 +33,8 @@ pub const AFTER_EACH_EVENT: [(&str, Invariant); 20] = [
     ("b2 ends are what they should be", ends),
     ("order of starts", order),
     ("retries are pinned", pinned),
+    ("a4 pools go to the images that were chosen", chosen),
+    ("e58 images are never taken back", never_back),
     ("members change only as told", transitions),
     ("nothing transient fails a member", failures),
     ("a5 floors of success are kept", floors),
@@ -333,6 +335,9 @@ fn pinned(_: &Plan, before: &View, event: &Event, view: &View) -> Result<(), Str
     if before.version.is_some() && before.version != view.version {
         return fail(format!("the target moved from {:?} to {:?}", before.version, view.version));
     }
+    if before.images.is_some() && before.images != view.images {
+        return fail(format!("the images changed from {:?} to {:?}", before.images, view.images));
+    }
     let Event::StepIntended { step, .. } = event else { return Ok(()) };
     match step {
         Step::Cluster { version, .. } | Step::ControlPlane { version } | Step::PoolVersion { version, .. }
@@ -342,6 +347,58 @@ fn pinned(_: &Plan, before: &View, event: &Event, view: &View) -> Result<(), Str
         }
         _ => Ok(()),
     }
+}
+
+/// The pools of a step that are set to an image, and whether it is to be exactly that one.
+fn images_of(step: &Step) -> Vec<(&str, &NodeImage, bool)> {
+    match step {
+        Step::Cluster { images, .. } => images.iter().map(|(pool, image)| (pool.as_str(), image, true)).collect(),
+        Step::PoolVersion { pool, image, .. } => image.iter().map(|image| (pool.as_str(), image, true)).collect(),
+        Step::PoolPinned { pool, image } => vec![(pool, image, true)],
+        Step::PoolImage { pool, image } => vec![(pool, image, false)],
+        Step::ControlPlane { .. } => Vec::new(),
+    }
+}
+
+/// A pool goes to the image of its family; one that is ahead stays on its own, or goes on to a newer one where its own is
+/// not to be had with a new version. Others go to a newer one only where that was accepted.
+fn chosen(plan: &Plan, before: &View, event: &Event, _: &View) -> Result<(), String> {
+    let Event::StepIntended { member, step, .. } = event else { return Ok(()) };
+    let Some(chosen) = &before.images else {
+        let pinned = images_of(step).into_iter().any(|(_, _, pinned)| pinned);
+        return if pinned { fail(format!("{event:?} although each region's newest is wanted")) } else { Ok(()) };
+    };
+    let newer = |image: &NodeImage| plan.goal.accepts_newer() && chosen.iter().any(|chosen| image > chosen);
+    for (pool, image, _) in images_of(step) {
+        let own = before.outside.image(*member, pool);
+        let at = own == Some(image) && chosen.iter().any(|chosen| image >= chosen);
+        let ahead = own.is_some_and(|own| image >= own && chosen.iter().any(|chosen| own > chosen));
+        if !chosen.contains(image) && !at && !ahead && !newer(image) {
+            return fail(format!("{event:?} of a pool on {own:?}, the run wants {chosen:?}"));
+        }
+    }
+    let left_out = |(pool, own): &(String, NodeImage)| {
+        let moves = match step {
+            Step::Cluster { pools, .. } => pools.contains(pool),
+            _ => step.pool() == Some(pool),
+        };
+        moves && chosen.iter().all(|chosen| chosen.family() != own.family())
+    };
+    match before.outside.images[*member as usize].iter().any(left_out) {
+        true => fail(format!("{event:?} moves a pool for whose family there is no image")),
+        false => Ok(()),
+    }
+}
+
+fn never_back(_: &Plan, before: &View, event: &Event, _: &View) -> Result<(), String> {
+    let Event::StepIntended { member, step, .. } = event else { return Ok(()) };
+    for (pool, image, _) in images_of(step) {
+        let own = before.outside.image(*member, pool);
+        if own.is_some_and(|own| image < own) {
+            return fail(format!("{event:?} takes a pool back that is on {own:?}"));
+        }
+    }
+    Ok(())
 }
 
 fn transitions(_: &Plan, before: &View, event: &Event, view: &View) -> Result<(), String> {
@@ -386,12 +443,14 @@ fn transitions(_: &Plan, before: &View, event: &Event, view: &View) -> Result<()
 }
 
 /// A member fails by what its step met, or since it was out of reach for longer than there is patience.
-fn failures(_: &Plan, before: &View, event: &Event, _: &View) -> Result<(), String> {
+fn failures(plan: &Plan, before: &View, event: &Event, _: &View) -> Result<(), String> {
     let Event::MemberEnded { member, outcome: Outcome::Failed, fault, .. } = event else { return Ok(()) };
     let member = &before.members[*member as usize];
     let code = fault.as_ref().map_or("", |fault| fault.code.as_str());
     let right = match code {
         "Refused" | "UpgradeFailed" => member.state == State::Running,
+        "NodeImageOvertaken" => member.state == State::Running && before.images.is_some() && !plan.goal.accepts_newer(),
+        "NodePoolFromSnapshot" => member.state == State::Running && before.images.is_some(),
         "ClusterStopped" | "ClusterUnreachable" => member.worn.is_some_and(|worn| worn <= before.now),
         _ => false,
     };

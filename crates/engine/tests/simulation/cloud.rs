@@ -4,30 +4,29 @@
 use std::{collections::BTreeMap, ops::Range, rc::Rc};
 
 use flotta_engine::{
-    Input, Work,
-    images::PoolImages,
+    Input, Plan, Work,
+    images::{self, PoolImages},
     run::{MemberPhase, Run, Sighting, Ticket, Windows},
 };
 use flotta_model::{
     Cluster, Fault, Hold, KubernetesVersion, MaintenanceWindow, NodeImage, Offer, Pool, Provisioning, Step,
+    image::VALID_DAYS,
 };
 use jiff::Timestamp;
 
 use crate::{
     random::Random,
-    view::{Outside, Stand},
+    regions::{FAMILIES, Region},
+    view::{self, Outside, Stand},
 };
 
 pub const OLD: KubernetesVersion = KubernetesVersion::new(1, 32, 6);
 pub const TARGET: KubernetesVersion = KubernetesVersion::new(1, 33, 2);
 
-pub fn image(date: &str) -> NodeImage {
-    format!("AKSUbuntu-2204gen2containerd-{date}").parse().expect("image")
-}
-
 /// One cluster and its troubles. Times are seconds since the beginning.
 struct Site {
     cluster: Cluster,
+    region: Rc<Region>,
     operation: Option<Operation>,
     /// Accepted steps, by attempt and serial: the operation, and how it ended.
     accepted: BTreeMap<(u32, u32), usize>,
@@ -59,6 +58,8 @@ struct Operation {
     until: u64,
     fails: bool,
     number: usize,
+    /// The images that its pools come to have.
+    images: Vec<(String, NodeImage)>,
 }
 
 /// What was met, for the summary.
@@ -91,19 +92,33 @@ pub struct Cloud {
     windows: Rc<Vec<MaintenanceWindow>>,
     /// How windows stood when it was last asked.
     stands: Vec<Option<Stand>>,
+    /// The images of all pools, until something changes them.
+    images: Option<view::PoolImages>,
+    /// How often images were read for the choice.
+    image_reads: u32,
     pub met: Met,
     pub random: Random,
 }
 
 impl Cloud {
-    pub fn new(members: usize, weather: Weather, windows: Rc<Vec<MaintenanceWindow>>, mut random: Random) -> Self {
-        let mut site = |_| Site {
-            windows: random_windows(weather, windows.len(), &mut random),
-            ..Site::random(weather, &mut random)
+    pub fn new(
+        plan: &Plan,
+        begin: Timestamp,
+        weather: Weather,
+        windows: Rc<Vec<MaintenanceWindow>>,
+        mut random: Random,
+    ) -> Self {
+        let moves = plan.selected_images().is_some() || plan.chooses_images();
+        let region = |at| Rc::new(Region::random(format!("region{at}"), begin, moves, &mut random));
+        let regions: Vec<Rc<Region>> = (0..3).map(region).collect();
+        let mut site = |_| {
+            let region = Rc::clone(random.pick(&regions));
+            let windows = random_windows(weather, windows.len(), &mut random);
+            Site { windows, ..Site::random(weather, region, &mut random) }
         };
-        let sites = (0..members).map(&mut site).collect();
+        let sites = (0..plan.members.len()).map(&mut site).collect();
         let stands = vec![None; windows.len()];
-        Self { sites, windows, stands, met: Met::default(), random }
+        Self { sites, windows, stands, images: None, image_reads: 0, met: Met::default(), random }
     }
 
     /// How it really is now.
@@ -117,6 +132,23 @@ impl Cloud {
             windows: Rc::clone(&self.windows),
             stands: self.stands.iter().flatten().copied().collect(),
             of: self.sites.iter().map(|site| site.window(now)).collect(),
+            images: Rc::clone(
+                self.images.get_or_insert_with(|| Rc::new(self.sites.iter().map(Site::images).collect())),
+            ),
+        }
+    }
+
+    /// Whether what is said of a node image is so, or was not long ago.
+    pub fn lacks(&self, member: u32, hold: &Hold, now: u64, at: Timestamp) -> bool {
+        let parse = |image: &str| image.parse::<NodeImage>().expect("image");
+        match hold {
+            Hold::ImageNotInRegion { image, .. } => {
+                !self.sites[member as usize].region.has(&parse(image), now - now / 4 - now.min(7200) / 2)
+            }
+            Hold::ImageTooOld { image, .. } => {
+                images::days_old(&parse(image), at).is_some_and(|days| days > VALID_DAYS)
+            }
+            _ => false,
         }
     }
 
@@ -140,7 +172,9 @@ impl Cloud {
 
     fn site(&mut self, member: u32, now: u64) -> &mut Site {
         let site = &mut self.sites[member as usize];
-        site.settle(now);
+        if site.settle(now) {
+            self.images = None;
+        }
         site
     }
 
@@ -148,6 +182,7 @@ impl Cloud {
     pub fn delay(&mut self, work: &Work, now: u64) -> u64 {
         match work {
             Work::ReadWindows if self.random.chance(5) => self.random.range(1, 9000),
+            Work::ResolveImages if self.image_reads > 0 => self.random.range(600, 7200.max(now / 8)),
             Work::ResolveTarget | Work::ResolveImages | Work::ReadWindows => self.random.range(1, 100),
             Work::Send(_) if self.random.chance(3) => self.random.range(1, 40_000),
             Work::Look(_) | Work::Send(_) => self.random.range(1, 30),
@@ -165,7 +200,7 @@ impl Cloud {
         let current = |ticket: &Ticket| run.member(ticket.member).turn == ticket.turn;
         Ok(match work {
             Work::ResolveTarget => Some(Input::TargetResolved(TARGET)),
-            Work::ResolveImages => Some(self.read_images(&run.images_to_read(), now)),
+            Work::ResolveImages => self.read_images(&run.images_to_read(), now),
             Work::ReadWindows => Some(Input::WindowsSeen(self.read(&run.windows_to_read(), now))),
             Work::Look(ticket) | Work::Probe(ticket) => Some(self.look(*ticket, now)),
             Work::Send(ticket) if current(ticket) => Some(self.send(run, *ticket, now, at)?),
@@ -177,15 +212,17 @@ impl Cloud {
     }
 
     /// What pools can have of images, as far as clusters are within reach.
-    fn read_images(&mut self, members: &[u32], now: u64) -> Input {
-        let mut pools = Vec::new();
+    fn read_images(&mut self, members: &[u32], now: u64) -> Option<Input> {
+        self.image_reads += 1;
+        let (mut pools, mut seen) = (Vec::new(), 0);
         for member in members {
             let site = self.site(*member, now);
             if !site.unreachable.contains(&now) {
+                seen += 1;
                 PoolImages::add(&mut pools, &site.seen(now));
             }
         }
-        Input::ImagesResolved { pools }
+        (seen > 0).then_some(Input::ImagesResolved { pools })
     }
 
     /// Reads windows, or the first of them; what cannot be read is taken for none.
@@ -263,8 +300,12 @@ impl Cloud {
             self.met.refused += 1;
             return Ok(Input::StepFailed(ticket, Fault::new("Refused", "quota exceeded")));
         }
+        if !site.may_take(&pledge.step, now) {
+            self.met.not_taken += 1;
+            return Ok(Input::NotAccepted(ticket));
+        }
         let fails = fails && site.failures > 0;
-        let number = site.begin(pledge.step.clone(), now + takes, fails, key)?;
+        let number = site.begin(pledge.step.clone(), now, takes, fails, key)?;
         self.met.accepted += 1;
         Ok(Input::Accepted { ticket, operation: format!("{}/{number}", ticket.member), adopted: false })
     }
@@ -289,11 +330,24 @@ impl Cloud {
     }
 
     /// Whether a cluster really is where a run wants it.
-    pub fn there(&mut self, member: u32, now: u64, version: bool) -> bool {
-        let cluster = &self.site(member, now).cluster;
-        let image = |pool: &Pool| pool.image == pool.latest_image;
-        cluster.settled_well()
-            && cluster.pools.iter().all(|pool| image(pool) && (!version || pool.version >= TARGET))
+    pub fn there(&mut self, member: u32, now: u64, run: &Run) -> bool {
+        let version = run.plan().goal.version().is_some();
+        let site = self.site(member, now);
+        let (cluster, newest) = (&site.cluster, site.region.newest(now));
+        let there = |pool: &Pool| {
+            let Some(own) = &pool.image else { return false };
+            let image = match run.selected_images() {
+                None => pool.from_snapshot || *own == site.region.image(own.family(), newest),
+                // What no image was chosen for is left as it was.
+                Some(images) => match images.iter().find(|image| image.family() == own.family()) {
+                    Some(chosen) => own >= chosen,
+                    None => return true,
+                },
+            };
+            image && pool.provisioning == Provisioning::Succeeded && (!version || pool.version >= TARGET)
+        };
+        cluster.provisioning == Provisioning::Succeeded
+            && cluster.pools.iter().all(there)
             && (!version || cluster.version >= TARGET)
     }
 
@@ -325,26 +379,36 @@ impl Site {
         self.windows.iter().rev().find(|(from, _)| *from <= now).and_then(|(_, window)| *window)
     }
 
-    fn random(weather: Weather, random: &mut Random) -> Self {
+    /// The images of its pools.
+    fn images(&self) -> Vec<(String, NodeImage)> {
+        let image = |pool: &Pool| Some((pool.name.clone(), pool.image.clone()?));
+        self.cluster.pools.iter().filter_map(image).collect()
+    }
+
+    fn random(weather: Weather, region: Rc<Region>, random: &mut Random) -> Self {
         let calm = weather == Weather::Calm;
         let ahead = random.chance(15);
         let pools = random.range(0, 3);
         let version = if ahead || random.chance(10) { TARGET } else { OLD };
-        let pool = |n: u64| Pool {
-            name: format!("pool{n}"),
-            version: if ahead || random.chance(20) { version } else { OLD },
-            provisioning: Provisioning::Succeeded,
-            image: Some(image(if ahead || random.chance(50) { "202510.03.1" } else { "202509.01.0" })),
-            latest_image: Some(image("202510.03.1")),
-            offered_images: Vec::new(),
-            live_patch: None,
-            from_snapshot: false,
-            lagging_nodes: 0,
-            etag: None,
+        let newest = region.newest(0);
+        let pool = |n: u64| {
+            let week = if ahead || random.chance(50) { newest } else { random.below(u64::from(newest)) as u32 };
+            Pool {
+                name: format!("pool{n}"),
+                version: if ahead || random.chance(20) { version } else { OLD },
+                provisioning: Provisioning::Succeeded,
+                image: Some(region.image(FAMILIES[usize::from(random.chance(20))], week)),
+                latest_image: None,
+                offered_images: Vec::new(),
+                live_patch: None,
+                from_snapshot: random.chance(4),
+                lagging_nodes: 0,
+                etag: None,
+            }
         };
         let pools = (0..pools).map(pool).collect();
         let cluster = Cluster {
-            location: "westeurope".into(),
+            location: region.name.clone(),
             version,
             provisioning: Provisioning::Succeeded,
             running: true,
@@ -365,6 +429,7 @@ impl Site {
         };
         Self {
             cluster,
+            region,
             operation: None,
             accepted: BTreeMap::new(),
             operations: Vec::new(),
@@ -386,19 +451,52 @@ impl Site {
         }
     }
 
-    /// Brings an operation whose time has come to its end.
-    fn settle(&mut self, now: u64) {
-        let Some(operation) = self.operation.take_if(|operation| operation.until <= now) else { return };
+    /// Brings an operation whose time has come to its end. Answers whether there was one.
+    fn settle(&mut self, now: u64) -> bool {
+        let Some(operation) = self.operation.take_if(|operation| operation.until <= now) else { return false };
         let word = if operation.fails { Provisioning::Failed } else { Provisioning::Succeeded };
         let fault = Fault::new("UpgradeFailed", "nodes did not drain");
         self.operations[operation.number] = Some(if operation.fails { Err(fault) } else { Ok(()) });
-        if let Step::PoolImage { pool, image } | Step::PoolPinned { pool, image } = &operation.step {
-            let pool = self.cluster.pools.iter_mut().find(|seen| seen.name == *pool);
-            if let (Some(pool), false) = (pool, operation.fails) {
+        for (name, image) in operation.images.iter().filter(|_| !operation.fails) {
+            let pool = self.cluster.pools.iter_mut().find(|seen| seen.name == *name);
+            if let Some(pool) = pool {
                 pool.image = Some(image.clone());
+                pool.from_snapshot &= matches!(operation.step, Step::PoolImage { .. });
             }
         }
         self.mark(&operation.step, word);
+        true
+    }
+
+    /// Whether a region still has every image that a step sets pools to.
+    fn may_take(&self, step: &Step, now: u64) -> bool {
+        let has = |image: &NodeImage| self.region.has(image, now);
+        match step {
+            Step::Cluster { images, .. } => images.values().all(has),
+            Step::PoolVersion { image, .. } => image.iter().all(has),
+            Step::PoolPinned { image, .. } => has(image),
+            Step::ControlPlane { .. } | Step::PoolImage { .. } => true,
+        }
+    }
+
+    /// The images that the pools of a step come to have: those it says, else the newest, unless a snapshot keeps them.
+    fn images_of(&self, step: &Step, now: u64) -> Vec<(String, NodeImage)> {
+        let newest = |pool: &Pool| {
+            let family = pool.image.as_ref().filter(|_| !pool.from_snapshot)?.family();
+            Some(self.region.image(family, self.region.newest(now)))
+        };
+        let image = |pool: &Pool| match step {
+            Step::Cluster { pools, images, .. } if pools.contains(&pool.name) => {
+                images.get(&pool.name).cloned().or_else(|| newest(pool))
+            }
+            Step::PoolVersion { image, .. } if step.pool() == Some(&pool.name) => {
+                image.clone().or_else(|| newest(pool))
+            }
+            Step::PoolImage { .. } if step.pool() == Some(&pool.name) => newest(pool),
+            Step::PoolPinned { image, .. } if step.pool() == Some(&pool.name) => Some(image.clone()),
+            _ => None,
+        };
+        self.cluster.pools.iter().filter_map(|pool| Some((pool.name.clone(), image(pool)?))).collect()
     }
 
     /// Shows a word where a step works.
@@ -414,14 +512,16 @@ impl Site {
     }
 
     /// Accepts a step. The model jumps at once: the target shows although the work has only begun.
-    fn begin(&mut self, step: Step, until: u64, fails: bool, key: (u32, u32)) -> Result<usize, String> {
+    fn begin(&mut self, step: Step, now: u64, takes: u64, fails: bool, key: (u32, u32)) -> Result<usize, String> {
+        let images = self.images_of(&step, now);
+        self.refuse_older(&images)?;
         match &step {
             Step::Cluster { version, pools, .. } => {
-                if *version < self.cluster.version || pools.len() != self.cluster.pools.len() {
+                if *version < self.cluster.version || pools.is_empty() != self.cluster.pools.is_empty() {
                     return Err(format!("{step} on a cluster at {}", self.cluster.version));
                 }
                 self.cluster.version = *version;
-                for pool in &mut self.cluster.pools {
+                for pool in self.cluster.pools.iter_mut().filter(|pool| pools.contains(&pool.name)) {
                     pool.version = *version;
                     pool.provisioning = Provisioning::Succeeded;
                 }
@@ -452,8 +552,19 @@ impl Site {
         if self.accepted.insert(key, number).is_some() {
             return Err(format!("{step} was accepted twice for attempt and serial {key:?}"));
         }
-        self.operation = Some(Operation { step, until, fails, number });
+        self.operation = Some(Operation { step, until: now + takes, fails, number, images });
         Ok(number)
+    }
+
+    /// A pool is never moved back.
+    fn refuse_older(&self, images: &[(String, NodeImage)]) -> Result<(), String> {
+        for (name, image) in images {
+            let own = self.cluster.pools.iter().find(|pool| pool.name == *name).and_then(|pool| pool.image.as_ref());
+            if own.is_some_and(|own| image < own) {
+                return Err(format!("pool {name} is taken from {own:?} back to {image}"));
+            }
+        }
+        Ok(())
     }
 
     /// What a driver sees.
@@ -464,6 +575,7 @@ impl Site {
         }
         cluster.running = self.operation.is_some() || !self.off.contains(&now);
         cluster.provisions_nodes = self.unfit == Some(Unfit::Seen);
+        cluster.pools.iter_mut().for_each(|pool| self.region.offer(pool, now));
         cluster
     }
 }

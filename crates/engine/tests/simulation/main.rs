@@ -8,6 +8,7 @@ mod cloud;
 mod gates;
 mod plans;
 mod random;
+mod regions;
 mod rejects;
 mod rest;
 mod shut;
@@ -27,7 +28,7 @@ use why::Judged;
 use world::World;
 
 /// Lives in an ordinary test: held to the invariants, and asked for reasons.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 250;
 const ASKED: u64 = 60;
 
 fn number(variable: &str) -> Option<u64> {

@@ -4,14 +4,18 @@ use std::rc::Rc;
 
 use flotta_engine::Plan;
 use flotta_model::{
-    Budget, GateConfig, GateKind, Goal, Group, Labels, MaintenanceWindow, Member, Name, Stage, Strategy, UpgradeType,
-    VersionTarget,
+    Budget, GateConfig, GateKind, Goal, Group, ImageSelection, Labels, MaintenanceWindow, Member, Name, Stage,
+    Strategy, UpgradeType, VersionTarget,
     gate::{ApprovalPolicy, Creator, Rejection, ScheduledStart, Weekday},
     window::{HoursOfWeek, LocalTime, Recurrence, RecurrenceFields, Schedule, WeekIndex},
 };
 use jiff::{SignedDuration, Timestamp, civil::Date, tz::TimeZone};
 
-use crate::{cloud::TARGET, random::Random};
+use crate::{
+    cloud::TARGET,
+    random::Random,
+    regions::{FAMILIES, image},
+};
 
 /// Who decides on gates; the first may be the creator of the run.
 pub const PEOPLE: [&str; 5] = ["eve", "ann", "bob", "cyd", "dan"];
@@ -34,13 +38,14 @@ fn name(text: String) -> Name {
 }
 
 /// Mostly small, sometimes some hundreds of members; limits as counts, as percentages, or none.
-pub fn random_plan(random: &mut Random) -> Plan {
+pub fn random_plan(begin: Timestamp, random: &mut Random) -> Plan {
+    let images = images(begin, random);
     let goal = match random.below(4) {
-        0 => Goal::new(UpgradeType::NodeImageOnly, None, None),
-        1 => Goal::new(UpgradeType::Full, Some(VersionTarget::Minor { major: 1, minor: 33 }), None),
-        _ => Goal::new(UpgradeType::Full, Some(TARGET.into()), None),
+        0 => Goal::new(UpgradeType::NodeImageOnly, None, images),
+        1 => Goal::new(UpgradeType::Full, Some(VersionTarget::Minor { major: 1, minor: 33 }), images),
+        _ => Goal::new(UpgradeType::Full, Some(TARGET.into()), images),
     };
-    let goal = goal.expect("goal");
+    let goal = goal.expect("goal").accepting_newer(random.chance(40));
     let most = *random.pick(&[2, 2, 3, 3, 4, 4, 4, 6, 6, 8, 8, 8, 8, 12, 20, 50]);
     let mut members = Vec::new();
     if random.chance(5) {
@@ -80,6 +85,20 @@ pub fn random_plan(random: &mut Random) -> Plan {
         plan.patience_seconds = 7200;
     }
     plan
+}
+
+/// Mostly the newest; sometimes such as all regions have, or such as some have, had or will have.
+fn images(begin: Timestamp, random: &mut Random) -> Option<ImageSelection> {
+    match random.below(10) {
+        0..=2 => Some(ImageSelection::Consistent),
+        3 | 4 => {
+            let families = if random.chance(50) { &FAMILIES[..] } else { &FAMILIES[..1] };
+            let image = |family: &&str| image(begin, family, random.range(4, 9) as u32);
+            Some(ImageSelection::Custom(families.iter().map(image).collect()))
+        }
+        5 => Some(ImageSelection::Latest),
+        _ => None,
+    }
 }
 
 fn random_group(name: Name, random: &mut Random) -> Group {

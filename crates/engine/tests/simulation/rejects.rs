@@ -16,6 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     check::{AFTER_EACH_EVENT, Invariant},
     cloud::{OLD, TARGET},
+    regions::{FAMILIES, image},
     rest::{AT_REST, Outlook, RestInvariant},
     view::{Known, Outside, Stand, View},
 };
@@ -59,7 +60,8 @@ fn window() -> MaintenanceWindow {
 
 fn outside() -> Rc<Outside> {
     let of = (0..7).map(|member| [2, 5].contains(&member).then_some(0)).collect();
-    Rc::new(Outside { windows: Rc::new(vec![window()]), stands: vec![Stand::of(&window(), now())], of })
+    let images = Rc::new(vec![vec![("pool".to_owned(), image(now(), FAMILIES[0], 5))]; 7]);
+    Rc::new(Outside { windows: Rc::new(vec![window()]), stands: vec![Stand::of(&window(), now())], of, images })
 }
 
 /// The run just after its windows were read: members 0 and 3 run, 2 and 5 wait for their window.

@@ -77,6 +77,14 @@ tally! {
     left_at_gate "runs left at a gate",
     left_at_window "runs left at a window",
     left_held "runs left held",
+    images_chosen "images chosen",
+    images_apart "regions apart",
+    image_holds "images waited for",
+    too_old "images too old",
+    pinned "pools pinned",
+    overtaken "images overtaken",
+    snapshots "kept by snapshots",
+    left_out "pools left out",
 }
 
 impl Tally {
@@ -96,19 +104,30 @@ impl Tally {
                 self.asked_again += before.gates.iter().filter(|gate| gate.denied).count() as u64;
             }
             Event::MemberHeld(_, flotta_model::Hold::StoppedBetweenSteps { .. }) => self.between_steps += 1,
-            Event::MemberHeld(..) => self.holds += 1,
+            Event::MemberHeld(_, hold) => {
+                self.holds += 1;
+                self.image_holds += u64::from(matches!(hold, flotta_model::Hold::ImageNotInRegion { .. }));
+                self.too_old += u64::from(matches!(hold, flotta_model::Hold::ImageTooOld { .. }));
+            }
+            Event::ImagesSelected(_) => self.images_chosen += 1,
+            Event::ImagesDisagree(_) => self.images_apart += 1,
+            Event::StepIntended { step: flotta_model::Step::PoolPinned { .. }, .. } => self.pinned += 1,
             Event::MemberReleased(member) if view.members[*member as usize].shut => self.closed_at_look += 1,
             Event::MemberReleased(_) => self.put_back += 1,
             Event::MemberEnded { outcome: Outcome::Failed, fault, .. } => {
                 self.failures += 1;
                 let worn = fault.as_ref().is_some_and(|fault| fault.message.contains("waited"));
                 self.worn_out += u64::from(worn);
+                let code = |code| u64::from(fault.as_ref().is_some_and(|fault| fault.code == code));
+                self.overtaken += code("NodeImageOvertaken");
+                self.snapshots += code("NodePoolFromSnapshot");
             }
             Event::MemberEnded { outcome: Outcome::Skipped, message, there, .. } => {
                 let says = |text| message.as_deref().is_some_and(|message| message.contains(text));
                 self.left_the_fleet += u64::from(says("left the fleet"));
                 self.unfit += u64::from(says("Cannot be upgraded by this run"));
                 self.there += u64::from(*there);
+                self.left_out += u64::from(says("is not upgraded"));
             }
             Event::FailedFast { .. } => self.fail_fasts += 1,
             Event::GroupEnded(group, Outcome::Failed) => {

@@ -6,7 +6,7 @@ use flotta_engine::{
     Plan, Run,
     run::{Counts, GatePhase, MemberPhase, Outcome, Part, Phase, RunPhase, State, Times, Timing, Wait, WindowOf},
 };
-use flotta_model::{Budget, GateConfig, KubernetesVersion, MaintenanceWindow};
+use flotta_model::{Budget, GateConfig, ImageSelection, KubernetesVersion, MaintenanceWindow, NodeImage};
 use jiff::{SignedDuration, Timestamp};
 
 /// What can be seen of a run at one instant.
@@ -17,6 +17,7 @@ pub struct View {
     pub phase: RunPhase,
     pub current: Option<u32>,
     pub version: Option<KubernetesVersion>,
+    pub images: Option<Vec<NodeImage>>,
     pub times: Times,
     pub counts: Counts,
     pub stages: Vec<Scope>,
@@ -117,12 +118,17 @@ pub struct GateSeen {
     pub revision: u32,
 }
 
+/// The images of pools by name, by member.
+pub type PoolImages = Rc<Vec<Vec<(String, NodeImage)>>>;
+
 /// How it really is outside: windows, and who has which.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outside {
     pub windows: Rc<Vec<MaintenanceWindow>>,
     pub stands: Vec<Stand>,
     pub of: Vec<Option<usize>>,
+    /// The images of all pools, by member.
+    pub images: PoolImages,
 }
 
 /// Where a gate stands: its stage, its group if it is a group's, its side.
@@ -161,6 +167,11 @@ impl Outside {
     /// How the window of a member's cluster really stands.
     pub fn real(&self, member: u32) -> Option<Stand> {
         self.of[member as usize].map(|which| self.stands[which])
+    }
+
+    /// The image that a pool is on.
+    pub fn image(&self, member: u32, pool: &str) -> Option<&NodeImage> {
+        self.images[member as usize].iter().find(|(name, _)| name == pool).map(|(_, image)| image)
     }
 }
 
@@ -264,6 +275,7 @@ impl View {
             phase: run.phase(),
             current: run.current_stage(),
             version: run.version(),
+            images: run.selected_images().map(Into::into),
             times: run.times(),
             counts: *run.counts(),
             stages: (0..plan.stages.len() as u32).map(stage).collect(),
@@ -363,9 +375,10 @@ impl View {
         left && self.closed(plan, (stage, None), Timing::Before)
     }
 
-    /// Whether the minor that the run goes to means no version yet.
+    /// Whether the minor that the run goes to means no version yet, or its images are not chosen.
     pub fn unresolved(&self, plan: &Plan) -> bool {
-        self.version.is_none() && plan.goal.version().is_some()
+        let consistent = plan.goal.images() == Some(&ImageSelection::Consistent);
+        (self.version.is_none() && plan.goal.version().is_some()) || (consistent && self.images.is_none())
     }
 
     /// Whether a group may begin members.

@@ -7,19 +7,22 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use flotta_engine::{
     Event, Input, Plan, Run, Work,
+    images::PoolImages,
     run::{
         Decision, GatePhase, MemberPhase, Outcome, Part, Phase, RunPhase, Sighting, SkipTarget, State, Ticket, Timing,
         Why, WindowOf, Windows,
     },
 };
 use flotta_model::{
-    Cluster, KubernetesVersion, MaintenanceWindow, Name, Pool, Provisioning, gate::Weekday, window::HoursOfWeek,
+    Cluster, KubernetesVersion, MaintenanceWindow, Name, NodeImage, Pool, Provisioning, gate::Weekday,
+    window::HoursOfWeek,
 };
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    cloud::{OLD, TARGET, image},
+    cloud::{OLD, TARGET},
     random::Random,
+    regions::{FAMILIES, image},
     world::World,
 };
 
@@ -181,6 +184,11 @@ impl Copy {
         if has(|why| matches!(why, Why::Slot { .. })) {
             self.clear(stage);
         }
+        if has(|why| matches!(why, Why::ResolvingImages | Why::ImagesApart(_))) {
+            let newest = |family: &&str| image(self.now, family, 8);
+            let pool = |newest| PoolImages { region: "westeurope".into(), newest, offered: Vec::new() };
+            self.tell(Input::ImagesResolved { pools: FAMILIES.iter().map(newest).map(pool).collect() });
+        }
         if has(|why| *why == Why::ResolvingTarget) {
             self.tell(Input::TargetResolved(TARGET));
         }
@@ -256,7 +264,8 @@ impl Copy {
     }
 
     fn release(&mut self) {
-        let sighting = self.sighting(self.member, OLD);
+        // With nothing left to do, whatever the run wants.
+        let sighting = self.sighting(self.member, TARGET);
         let ticket = self.ticket(self.member);
         self.tell(Input::Seen(ticket, Box::new(sighting)));
     }
@@ -267,12 +276,15 @@ impl Copy {
 
     /// A cluster at a version, with the window that is known. One that is behind has a pool whose image is behind too.
     fn sighting(&self, member: u32, version: KubernetesVersion) -> Sighting {
+        let of_family = |image: &&NodeImage| image.family() == FAMILIES[0];
+        let chosen = self.run.selected_images().and_then(|images| images.iter().find(of_family));
+        let newest = chosen.cloned().unwrap_or_else(|| image(self.now, FAMILIES[0], 8));
         let pool = Pool {
             name: "pool".into(),
             version,
             provisioning: Provisioning::Succeeded,
-            image: Some(image("202509.01.0")),
-            latest_image: Some(image("202510.03.1")),
+            image: format!("{}-202301.01.0", FAMILIES[0]).parse().ok(),
+            latest_image: Some(newest),
             offered_images: Vec::new(),
             live_patch: None,
             from_snapshot: false,

@@ -84,12 +84,12 @@ pub struct World {
 impl World {
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let plan = Arc::new(random_plan(&mut random));
+        let begin = random_begin(&mut random);
+        let plan = Arc::new(random_plan(begin, &mut random));
         let weather = *random.pick(&[Weather::Windows, Weather::Rough]);
         let weather = if random.chance(10) { Weather::Calm } else { weather };
-        let begin = random_begin(&mut random);
         let windows = random_windows(begin, &mut random);
-        let cloud = Cloud::new(plan.members.len(), weather, windows, Random::new(seed ^ 0xC10D));
+        let cloud = Cloud::new(&plan, begin, weather, windows, Random::new(seed ^ 0xC10D));
         let mut world = Self {
             run: Run::new(Arc::clone(&plan)),
             plan,
@@ -441,8 +441,7 @@ impl World {
         }
         for member in 0..self.plan.members.len() as u32 {
             let done = self.run.member_state(member) == State::Completed || self.run.member(member).there;
-            let with_version = self.plan.goal.version().is_some();
-            if done && !self.cloud.there(member, self.now, with_version) {
+            if done && !self.cloud.there(member, self.now, &self.run) {
                 return Err(format!("member {member} is done and its cluster is not there"));
             }
         }
@@ -478,7 +477,11 @@ impl World {
                     self.tally.left_held += 1;
                     let probed = |member: &u32| matches!(self.run.work_of(*member), Some(Work::Probe(_)));
                     let mut probed = (0..self.plan.members.len() as u32).filter(probed);
-                    probed.all(|member| self.cloud.may_be_held(member, self.now))
+                    let image = |member: u32| {
+                        let hold = self.run.member(member).held().map(|held| &held.hold);
+                        hold.is_some_and(|hold| self.cloud.lacks(member, hold, self.now, at))
+                    };
+                    probed.all(|member| image(member) || self.cloud.may_be_held(member, self.now))
                 }
                 _ => false,
             };
