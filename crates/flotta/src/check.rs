@@ -103,7 +103,7 @@ fn verdict(name: &str, report: &Report) -> Result<(), Failure> {
     let found = counted(report);
     match (report.errors, report.warnings) {
         (0, 0) => Ok(()),
-        (0, _) => Err(Failure::new(Kind::Warned, format!("run '{name}' could go otherwise than thought"), found)),
+        (0, _) => Err(Failure::new(Kind::Warned, format!("run '{name}' may not go as you expect"), found)),
         _ => Err(Failure::new(Kind::Failed, format!("run '{name}' would not bring every member there"), found)),
     }
 }
@@ -117,7 +117,7 @@ fn counted(report: &Report) -> String {
 fn table(name: &str, report: &Report, width: Option<u16>) -> String {
     let mut text = match &report.kubernetes_version {
         Some(version) => format!("run '{name}' would go to Kubernetes {version}"),
-        None => format!("run '{name}'"),
+        None => format!("what run '{name}' would do"),
     };
     let known = |outcome: &str| OUTCOMES.iter().any(|(word, _)| *word == outcome);
     let others = report.value.iter().map(|member| member.outcome.as_str()).find(|outcome| !known(outcome));

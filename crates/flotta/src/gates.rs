@@ -116,19 +116,31 @@ impl Gate {
 
     /// How people call it, such as `approval 'go' before stage 'production'`: as the server does in its reasons.
     pub fn title(&self) -> String {
-        let kind = if self.is_approval() { "approval" } else { "scheduled start" };
-        let name = self.properties.display_name.as_ref().map(|name| format!(" '{name}'")).unwrap_or_default();
-        let place = self.place();
+        let (kind, place) = (self.kind(), self.place());
         match &place.group {
-            Some(group) => format!("{kind}{name} {} group '{group}'", place.timing.to_lowercase()),
-            None => format!("{kind}{name} {} stage '{}'", place.timing.to_lowercase(), place.stage),
+            Some(group) => format!("{kind} {} group '{group}'", place.timing.to_lowercase()),
+            None => format!("{kind} {} stage '{}'", place.timing.to_lowercase(), place.stage),
         }
     }
 
-    /// How to open it.
+    /// Such as `approval 'go'`.
+    fn kind(&self) -> String {
+        let kind = if self.is_approval() { "approval" } else { "scheduled start" };
+        let name = self.properties.display_name.as_ref().map(|name| format!(" '{name}'"));
+        kind.to_owned() + &name.unwrap_or_default()
+    }
+
+    /// How to open it, or, where it has stopped its run, to ask for it anew.
     pub fn way(&self) -> String {
-        let before = if self.is_approval() { "" } else { " before its time" };
-        format!("to open it{before}: flotta gate approve {}", self.short())
+        match (self.has_stopped_its_run(), self.is_approval()) {
+            (true, _) => format!("to ask for it anew: flotta run start {}", self.place().name),
+            (false, true) => format!("to open it: flotta gate approve {}", self.short()),
+            (false, false) => format!("to open it before its time: flotta gate approve {}", self.short()),
+        }
+    }
+
+    fn has_stopped_its_run(&self) -> bool {
+        self.properties.rejection.is_some() || self.properties.expired_at.is_some()
     }
 
     /// Whether it is a gate of a run.
@@ -153,10 +165,11 @@ impl Gate {
         }
     }
 
-    /// When it opens or expires by itself.
+    /// When it opens or expires by itself, if it is still waited for.
     fn due(&self) -> Option<Timestamp> {
         let start = self.properties.scheduled_start_properties.as_ref();
-        start.and_then(|start| start.absolute_start_time).or(self.properties.expires_at)
+        let due = start.and_then(|start| start.absolute_start_time).or(self.properties.expires_at);
+        due.filter(|_| self.properties.state == "Pending" && !self.has_stopped_its_run())
     }
 
     /// Who has approved it. One approval without a word stands only where ARM puts it.
@@ -191,6 +204,11 @@ pub fn short(id: &str) -> &str {
 
 fn shown(time: Option<Timestamp>) -> String {
     time.map_or_else(|| "-".into(), |at| format!("{at:.0}"))
+}
+
+/// With a space at which a narrow column can break it.
+fn to_the_minute(time: Option<Timestamp>) -> String {
+    time.map_or_else(|| "-".into(), |at| at.strftime("%Y-%m-%d %H:%M UTC").to_string())
 }
 
 /// `flotta gate`.
@@ -254,40 +272,52 @@ async fn find(api: &Api, which: &Which) -> Result<String, Failure> {
     // Where a gate stands is said of one that is waited for.
     let filter = if which.id.is_some() { "" } else { "state eq 'Pending'" };
     let found = gates(api, filter).await?;
-    let (mut found, are): (Vec<Gate>, String) = match &which.id {
+    let found = found.iter().map(Gate::read);
+    let mut found: Vec<Gate> = match &which.id {
         Some(start) => {
             let start = start.to_ascii_lowercase();
-            let named = |gate: &Gate| gate.name.to_ascii_lowercase().starts_with(&start);
-            (found.iter().map(Gate::read).filter(named).collect(), format!("with an id that begins with '{start}'"))
+            found.filter(|gate| gate.name.to_ascii_lowercase().starts_with(&start)).collect()
         }
-        None => {
-            let is = |wanted: &Option<flotta_model::Name>, got: Option<&str>| {
-                wanted.as_ref().is_none_or(|wanted| Some(wanted.as_str()) == got)
-            };
-            let here = |gate: &Gate| {
-                let place = gate.place();
-                is(&which.run, Some(&place.name))
-                    && is(&which.stage, Some(&place.stage))
-                    && is(&which.group, place.group.as_deref())
-            };
-            (found.iter().map(Gate::read).filter(here).collect(), "at which the run waits there".into())
-        }
+        None => found.filter(|gate| stands_there(gate.place(), which)).collect(),
     };
     match (found.pop(), found.len()) {
         (Some(only), 0) => Ok(only.name),
-        (None, _) => {
-            Err(Failure::new(Blame::Usage, "it is not clear which gate is meant", format!("there is no gate {are}"))
-                .hint("`flotta gate list` shows those that runs have come to"))
-        }
+        (None, _) => Err(Failure::new(Blame::Usage, "there is no such gate", those_meant(which, 0))
+            .hint("`flotta gate list` shows those that runs have come to")),
         (Some(last), _) => {
             found.push(last);
             let told = found.iter().take(MOST_TOLD);
             let told = told.map(|gate| format!("{} {} of run '{}'", gate.name, gate.title(), gate.place().name).into());
-            let cause = format!("there are {} gates {are}", found.len());
+            let cause = those_meant(which, found.len());
             let failure = Failure::new(Blame::Usage, "it is not clear which gate is meant", cause);
-            Err(Failure { details: told.collect(), ..failure.hint("name one of them by more of its id") })
+            let hint =
+                if which.id.is_some() { "name one of them by more of its id" } else { "name one of them by its id" };
+            Err(Failure { details: told.collect(), ..failure.hint(hint) })
         }
     }
+}
+
+fn stands_there(place: &Place, which: &Which) -> bool {
+    let is = |wanted: &Option<flotta_model::Name>, got: Option<&str>| {
+        wanted.as_ref().is_none_or(|wanted| Some(wanted.as_str()) == got)
+    };
+    is(&which.run, Some(&place.name))
+        && is(&which.stage, Some(&place.stage))
+        && is(&which.group, place.group.as_deref())
+}
+
+/// Such as `no gate of run 'up' at stage 'production' is waited for`.
+fn those_meant(which: &Which, found: usize) -> String {
+    let (gates, have, are) = match found {
+        0 => ("no gate".to_owned(), "has", "is"),
+        found => (format!("{found} gates"), "have", "are"),
+    };
+    if let Some(start) = &which.id {
+        return format!("{gates} {have} an id that begins with '{start}'");
+    }
+    let parts = [("of run", &which.run), ("at stage", &which.stage), ("at group", &which.group)];
+    let parts = parts.into_iter().filter_map(|(what, name)| Some(format!("{what} '{}' ", name.as_ref()?)));
+    format!("{gates} {}{are} waited for", parts.collect::<String>())
 }
 
 async fn decide(
@@ -328,7 +358,7 @@ fn outcome(gate: &Gate) -> String {
 }
 
 /// A row of a table of gates.
-pub fn row(gate: &Value) -> [String; 9] {
+pub fn row(gate: &Value) -> [String; 8] {
     let gate = Gate::read(gate);
     let place = gate.place();
     let at = match &place.group {
@@ -337,21 +367,19 @@ pub fn row(gate: &Value) -> [String; 9] {
     };
     [
         gate.short().to_owned(),
-        gate.properties.display_name.clone().unwrap_or_else(|| "-".into()),
-        gate.properties.gate_type.clone(),
+        gate.kind(),
         place.name.clone(),
         at,
         gate.state(),
-        shown(gate.properties.reached_at),
-        shown(gate.due()),
+        to_the_minute(gate.properties.reached_at),
+        to_the_minute(gate.due()),
         gate.counted(),
     ]
 }
 
 /// The headings of [`row`].
-pub const HEAD: [&str; 9] = ["ID", "NAME", "TYPE", "RUN", "WHERE", "STATE", "SINCE", "DUE", "APPROVALS"];
+pub const HEAD: [&str; 8] = ["ID", "GATE", "RUN", "WHERE", "STATE", "SINCE", "DUE", "APPROVALS"];
 
-/// Everything about a gate.
 /// What would come of letting those go on that a gate holds back, and how to see more of it. Who opens a gate should know
 /// who is ready; where that cannot be found out, the gate is shown without it.
 async fn behind(api: &Api, gate: &Gate) -> Option<String> {
@@ -367,6 +395,7 @@ async fn behind(api: &Api, gate: &Gate) -> Option<String> {
     Some(format!("{} (flotta run check {} --{} {})", check::outcomes(&report)?, place.name, part.0, part.1))
 }
 
+/// Everything about a gate.
 fn details(gate: &Gate, behind: Option<String>) -> String {
     let (properties, place) = (&gate.properties, gate.place());
     let mut rows = vec![
@@ -380,11 +409,11 @@ fn details(gate: &Gate, behind: Option<String>) -> String {
     if let Some(start) = &properties.scheduled_start_properties {
         let zone = start.time_zone.as_ref().unwrap_or(&start.utc_offset);
         rows.push(["schedule".into(), format!("{} {} ({zone})", start.start_day, start.start_time)]);
-        rows.push(["opens".into(), shown(start.absolute_start_time)]);
+        rows.extend(gate.due().map(|at| ["opens".into(), shown(Some(at))]));
     }
     if gate.is_approval() {
         rows.push(["asks for".into(), asked(&properties.approval_policy)]);
-        rows.extend(properties.expires_at.map(|at| ["expires".into(), shown(Some(at))]));
+        rows.extend(gate.due().map(|at| ["expires".into(), shown(Some(at))]));
     }
     let said = |verdict: &Verdict| {
         let comment = verdict.comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
@@ -395,11 +424,7 @@ fn details(gate: &Gate, behind: Option<String>) -> String {
     rows.extend(properties.expired_at.map(|at| ["expired".into(), shown(Some(at))]));
     rows.extend(behind.map(|behind| ["behind it".into(), behind]));
     let table = grid(["", ""], rows, output::width());
-    let way = match (gate.state().as_str(), properties.rejection.is_some() || properties.expired_at.is_some()) {
-        ("Pending", _) => format!("\n\n{}", gate.way()),
-        (_, true) => format!("\n\nto ask for it anew: flotta run start {}", place.name),
-        _ => String::new(),
-    };
+    let way = if properties.state == "Pending" { format!("\n\n{}", gate.way()) } else { String::new() };
     table.trim_start_matches(['\n', ' ']).to_owned() + &way
 }
 
@@ -439,7 +464,11 @@ mod tests {
             ),
             (
                 gate(None, json!({"rejection": {"by": "bob"}, "expiresAt": "2026-03-07T08:00:00Z"})),
-                ["before stage production", "Pending, rejected", "2026-03-07T08:00:00Z", "0 of 1"],
+                ["before stage production", "Pending, rejected", "-", "0 of 1"],
+            ),
+            (
+                gate(None, json!({"expiresAt": "2026-03-07T08:00:00Z"})),
+                ["before stage production", "Pending", "2026-03-07 08:00 UTC", "0 of 1"],
             ),
             (
                 gate(
@@ -447,13 +476,37 @@ mod tests {
                     json!({"gateType": "ScheduledStart", "scheduledStartProperties": {
                     "absoluteStartTime": "2026-03-11T02:00:00Z"}}),
                 ),
-                ["before stage production", "Pending", "2026-03-11T02:00:00Z", "-"],
+                ["before stage production", "Pending", "2026-03-11 02:00 UTC", "-"],
             ),
         ];
         for (gate, [at, state, due, approvals]) in cases {
-            let kind = gate["properties"]["gateType"].as_str().expect("type");
-            let expect = ["62b62d86", "go", kind, "up", at, state, "2026-03-06T08:00:00Z", due, approvals];
+            let kind = if approvals == "-" { "scheduled start 'go'" } else { "approval 'go'" };
+            let expect = ["62b62d86", kind, "up", at, state, "2026-03-06 08:00 UTC", due, approvals];
             assert_eq!(row(&gate), expect);
+        }
+    }
+
+    #[test]
+    fn gates_fit_a_terminal_of_100_columns_without_a_broken_word() {
+        let start = json!({"absoluteStartTime": "2026-03-11T02:00:00Z"});
+        let gates = [
+            gate(
+                None,
+                json!({"displayName": "canary is healthy", "approvals": [{"by": "ann"}, {"by": "bob"}],
+                "expiresAt": "2026-03-07T08:00:00Z", "approvalPolicy": {"approvers": 3}}),
+            ),
+            gate(None, json!({"displayName": null, "gateType": "ScheduledStart", "scheduledStartProperties": start})),
+            gate(Some("west-europe"), json!({"rejection": {"by": "bob"}})),
+        ];
+        insta::assert_snapshot!(output::table(Kind::Gate, &gates, Some(100)));
+    }
+
+    #[test]
+    fn a_gate_that_has_stopped_its_run_is_not_to_be_approved() {
+        let way = |more: Value| Gate::read(&gate(None, more)).way();
+        assert_eq!(way(json!({})), "to open it: flotta gate approve 62b62d86");
+        for more in [json!({"rejection": {"by": "bob"}}), json!({"expiredAt": "2026-03-07T08:00:00Z"})] {
+            assert_eq!(way(more), "to ask for it anew: flotta run start up");
         }
     }
 

@@ -39,7 +39,8 @@ pub struct SimulatorArgs {
     /// Folder that keeps its state [default: memory]
     #[arg(long, value_name = "FOLDER")]
     pub data: Option<PathBuf>,
-    /// Simulated seconds in a second; callers must have a clock of the same speed
+    /// Simulated seconds in a second, for callers with a clock of the same speed; `flotta serve` has one only where it
+    /// simulates the cloud itself
     #[arg(long, default_value_t = 1.0, value_parser = crate::serve::speed)]
     pub speed: f64,
     /// Print the clusters as members, for `flotta apply -f -`, instead of running

@@ -43,6 +43,9 @@ pub async fn why(api: &Api, format: Format, run: &str, part: &Part) -> Result<()
     for reason in &list {
         let sentence = if is_member { own(reason, now) } else { sentence(reason, now) };
         say(&format!("  - {}", output::clean(&sentence)))?;
+        if let Some(way) = way(reason, run) {
+            say(&format!("      {way}"))?;
+        }
         if let Some(gate) = closed.iter().find(|gate| reason.pointer("/why/Gate/gate") == Some(&gate.title().into())) {
             say(&format!("      {}", gate.way()))?;
         }
@@ -55,6 +58,15 @@ pub async fn why(api: &Api, format: Format, run: &str, part: &Part) -> Result<()
         Some(at) => format!("it can move {}", when(at, now)),
         None => "no time can be told: it depends on people, or on other members".to_owned(),
     })
+}
+
+/// What ends it, where that is a command.
+fn way(reason: &Value, run: &str) -> Option<String> {
+    match reason["why"].as_str()? {
+        "NotStarted" => Some(format!("to start it: flotta run start {run}")),
+        "Stopped" | "Failed" => Some(format!("to go on: flotta run start {run}")),
+        _ => None,
+    }
 }
 
 fn is_gate(reason: &Value) -> bool {

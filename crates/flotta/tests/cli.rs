@@ -401,10 +401,10 @@ async fn a_gate_is_named_by_its_id_the_first_letters_of_it_or_where_it_stands() 
         assert_eq!(fake.body(&format!("PATCH /shop/gates/{id}")), json!({"properties": {"state": "Completed"}}));
     }
     for (named, says) in [
-        ("62", "there are 2 gates with an id that begins with '62'"),
-        ("--run up --stage prod", "there are 2 gates at which the run waits there"),
-        ("ff", "there is no gate with an id that begins with 'ff'"),
-        ("--run other", "there is no gate at which the run waits there"),
+        ("62", "2 gates have an id that begins with '62'"),
+        ("--run up --stage prod", "2 gates of run 'up' at stage 'prod' are waited for"),
+        ("ff", "no gate has an id that begins with 'ff'"),
+        ("--run other", "no gate of run 'other' is waited for"),
     ] {
         let output = flotta(&server, &format!("gate approve {named}")).await;
         assert_eq!(code(&output), 2, "{named}");
@@ -459,8 +459,8 @@ async fn gates_are_listed_by_state_type_and_run() {
     let shown = out(&output);
     let words: Vec<Vec<&str>> =
         shown.lines().map(|line| line.split("   ").map(str::trim).filter(|w| !w.is_empty()).collect()).collect();
-    assert_eq!(words[0], ["ID", "NAME", "TYPE", "RUN", "WHERE", "STATE", "SINCE", "DUE", "APPROVALS"]);
-    assert_eq!(words[1..], [["62b62d86", "go", "Approval", "up", "before group eu", "Pending", "-", "-", "0 of 1"]]);
+    assert_eq!(words[0], ["ID", "GATE", "RUN", "WHERE", "STATE", "SINCE", "DUE", "APPROVALS"]);
+    assert_eq!(words[1..], [["62b62d86", "approval 'go'", "up", "before group eu", "Pending", "-", "-", "0 of 1"]]);
     fake.answer(GATES, 200, json!({"value": []}));
     assert_eq!(out(&flotta(&server, "gate list").await), "no gates found\n");
 }
@@ -479,11 +479,21 @@ async fn why_tells_what_holds_and_how_to_open_a_gate() {
         now(),
         json!({"state": "Pending", "value": [window], "earliest": "2026-01-02T02:00:00Z"}),
     );
+    let stopped = json!([{"why": "Stopped", "members": 1}, {"why": {"Gate": {"of": "eu", "gate": "approval 'go' before group 'eu'"}}}]);
+    fake.answer(&format!("{ask}&member=x"), 200, json!({"state": "NotStarted", "value": stopped}));
+    let missing = json!({"error": {"code": "NotFound", "message": "run 'up' has no member 'y'", "target": "member"}});
+    fake.answer(&format!("{ask}&member=y"), 404, missing);
     fake.answer(&format!("{ask}&stage=done"), 200, json!({"state": "Completed", "value": []}));
     fake.answer(&format!("{ask}&group=busy"), 200, json!({"state": "Running", "value": []}));
-    fake.answer(PENDING, 200, json!({"value": [gate(ONE, None), gate(TWO, Some("eu"))]}));
+    let mut expired = gate(TWO, Some("eu"));
+    expired["properties"]["expiredAt"] = "2026-01-01T00:00:00Z".into();
+    fake.answer(PENDING, 200, json!({"value": [gate(ONE, None), expired]}));
     let server = fake.listen().await;
     for (line, expect) in [
+        (
+            "run why up x",
+            "member 'x' is NotStarted, waiting\n  - because the run was stopped\n      to go on: flotta run start up\n  - for approval 'go' before group 'eu'\n      to ask for it anew: flotta run start up\nno time can be told: it depends on people, or on other members\n",
+        ),
         (
             "run why up",
             "run 'up' is Pending, waiting\n  - 3 members for approval 'go' before stage 'prod'\n      to open it: flotta gate approve 62b62d86\n",
@@ -500,6 +510,8 @@ async fn why_tells_what_holds_and_how_to_open_a_gate() {
     }
     assert_eq!(code(&flotta(&server, "run why up m --stage done").await), 2);
     assert_eq!(code(&flotta(&server, "run why other").await), 3);
+    let missing = flotta(&server, "run why up y").await;
+    assert!(err(&missing).ends_with("hint: `flotta run show RUN -o yaml` shows what is in it\n"), "{}", err(&missing));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -51,7 +51,7 @@ pub enum GateType {
 #[derive(Clone, Debug, Args)]
 pub struct Which {
     /// Id of the gate, or the first letters of it
-    #[arg(value_name = "ID", required_unless_present = "run", conflicts_with = "run")]
+    #[arg(value_name = "ID", required_unless_present_any = ["run", "stage", "group"], conflicts_with = "run")]
     pub id: Option<String>,
     /// Run that waits at the gate
     #[arg(long, value_name = "NAME")]

@@ -97,7 +97,7 @@ pub struct Connection {
     /// Context to take the rest from [default: the one in use, else the only one]
     #[arg(long, global = true, env = "FLOTTA_CONTEXT", value_name = "NAME", help_heading = CONNECTION, hide_env_values = true)]
     pub context: Option<Name>,
-    /// Who you are [default: the user of this machine]
+    /// Who you are [default: $USER, else anonymous]
     #[arg(long = "as", global = true, env = "FLOTTA_USER", value_name = "NAME", value_parser = user, help_heading = CONNECTION, hide_env_values = true)]
     pub user: Option<String>,
     /// Version of the API to speak

@@ -175,7 +175,7 @@ pub fn resolve(given: &Connection, config: &Config) -> Result<Target, Failure> {
     })
 }
 
-/// The user of this machine, where its name is one that can be sent.
+/// The user of this machine, where the environment tells the name and it is one that can be sent.
 fn machine_user() -> Option<String> {
     let name = |variable: &&str| std::env::var(variable).ok().and_then(|name| crate::cli::user(&name).ok());
     ["USER", "LOGNAME"].iter().find_map(name)

@@ -322,7 +322,7 @@ fn refusal(what: &str, answer: &Answer) -> Failure {
     Failure {
         field: error.get("target").and_then(Value::as_str).map(Into::into),
         details: details(&error),
-        hint: hint(answer.status).map(Into::into),
+        hint: part_hint(&error).or_else(|| hint(answer.status)).map(Into::into),
         ..Failure::new(kind, format!("cannot {what}"), said(&error).unwrap_or_else(plain))
     }
 }
@@ -333,6 +333,12 @@ fn nothing_to_match(method: &Method) -> &'static str {
         Method::PUT => "there is none of that name: without --if-match it is created",
         _ => "there is none of that name: `list` shows what there is",
     }
+}
+
+/// The way out where a run is there, but not the part of it that was asked for.
+fn part_hint(error: &Value) -> Option<&'static str> {
+    let of_run = ["member", "group", "stage"].iter().any(|part| error["target"] == *part);
+    (of_run && error["code"] == "NotFound").then_some("`flotta run show RUN -o yaml` shows what is in it")
 }
 
 fn hint(status: StatusCode) -> Option<&'static str> {

@@ -1,11 +1,14 @@
 //! A run under way as lines. Pure: a run in, lines out.
 
+use std::iter;
+
 use jiff::Timestamp;
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
 
 use super::{
     run::{Counts, Group, Member, Run, Stage, State},
-    text::{Ink, Line, duration},
+    text::{Ink, Line, duration, wrap},
     tree::{cut, mark, tree},
     waiting::sentences,
 };
@@ -29,7 +32,7 @@ pub const MOST_REASONS: usize = 4;
 /// The live view of a run, no higher than the room.
 pub fn view(run: &Run, waiting: &[Value], now: Timestamp, room: Room) -> Vec<Line> {
     let (busy, failed) = (under_way(run, now, room), members_in(run, State::Failed, room));
-    let reasons = reasons(waiting, now, (room.height / 5).clamp(1, MOST_REASONS));
+    let reasons = reasons(waiting, now, (room.height / 5).clamp(1, MOST_REASONS), room);
     let free = room.height.saturating_sub(1 + reasons.len());
     let least = |members: &[Line]| section_height(members).min(LEAST_SECTION);
     let closed = |stage: &Stage| matches!(stage.status.state, State::NotStarted | State::Completed);
@@ -63,31 +66,55 @@ fn under_way(run: &Run, now: Timestamp, room: Room) -> Vec<Line> {
     let busy = |member: &Member| matches!(member.status.state, State::Running | State::Stopping | State::Pending);
     let mut members: Vec<_> = run.members().filter(|(.., member)| busy(member)).collect();
     members.sort_by_key(|(.., member)| (member.status.state == State::Pending, member.status.start_time));
+    let columns = Columns::of(run, room);
     let row = |(stage, group, member): (&Stage, &Group, &Member)| {
         let state = member.status.state;
         let since = member.status.start_time.map(|from| duration(from, now)).unwrap_or_default();
-        named(stage, group, member, room).column(Ink::Plain, &since, 8).and(Ink::of(state), member.why())
+        columns.named(stage, group, member).column(Ink::Plain, &since, 8).and(Ink::of(state), member.why())
     };
     members.into_iter().map(row).collect()
 }
 
 fn members_in(run: &Run, state: State, room: Room) -> Vec<Line> {
     let members = run.members().filter(|(.., member)| member.status.state == state);
+    let columns = Columns::of(run, room);
     let row = |(stage, group, member): (&Stage, &Group, &Member)| {
-        named(stage, group, member, room).and(Ink::of(state), member.why())
+        columns.named(stage, group, member).and(Ink::of(state), member.why())
     };
     members.map(row).collect()
 }
 
-/// The beginning of a member's line: its name, and, where there is room, its stage and group.
-fn named(stage: &Stage, group: &Group, member: &Member, room: Room) -> Line {
-    let state = member.status.state;
-    let line = Line::new(Ink::of(state), format!("    {} ", mark(state)));
-    let line = line.column(Ink::Plain, &member.name, (room.width / 4).clamp(8, 24));
-    match room.width {
-        90.. => line.column(Ink::Faint, &format!("{}/{}", stage.name, group.name), 22),
-        _ => line,
+/// Widths of what a member's line begins with: its name, and, where there is room, its stage and group. No wider than any
+/// member of the run needs, so that they stay the same while it goes on.
+struct Columns {
+    name: usize,
+    place: Option<usize>,
+}
+
+impl Columns {
+    fn of(run: &Run, room: Room) -> Self {
+        let names = run.members().map(|(.., member)| member.name.width());
+        let places = run.stages.iter().flat_map(|stage| stage.groups.iter().map(|group| place(stage, group).width()));
+        let widest_place = places.max().unwrap_or(0).min(22);
+        Self {
+            name: names.max().unwrap_or(0).min((room.width / 4).clamp(8, 24)),
+            place: (room.width >= 90).then_some(widest_place),
+        }
     }
+
+    fn named(&self, stage: &Stage, group: &Group, member: &Member) -> Line {
+        let state = member.status.state;
+        let line = Line::new(Ink::of(state), format!("    {} ", mark(state)));
+        let line = line.column(Ink::Plain, &member.name, self.name);
+        match self.place {
+            Some(width) => line.column(Ink::Faint, &place(stage, group), width),
+            None => line,
+        }
+    }
+}
+
+fn place(stage: &Stage, group: &Group) -> String {
+    format!("{}/{}", stage.name, group.name)
 }
 
 /// The lines that a section of these members wants.
@@ -115,12 +142,17 @@ fn section(title: &str, members: Vec<Line>, height: usize) -> Vec<Line> {
     lines
 }
 
-fn reasons(waiting: &[Value], now: Timestamp, most: usize) -> Vec<Line> {
+fn reasons(waiting: &[Value], now: Timestamp, most: usize, room: Room) -> Vec<Line> {
+    const TITLE: &str = "  waiting: ";
     let sentences = sentences(waiting, now, most);
     let hidden = sentences.len().saturating_sub(most);
-    let shown = sentences.into_iter().take(most);
+    // What matters most, a time or a way out, stands at the end.
+    let shown = sentences.iter().take(most).flat_map(|sentence| {
+        let heads = iter::once(TITLE.to_owned()).chain(iter::repeat(" ".repeat(TITLE.len())));
+        heads.zip(wrap(sentence, room.width.saturating_sub(TITLE.len())))
+    });
     let mut lines: Vec<Line> =
-        shown.map(|sentence| Line::new(Ink::Held, "  waiting: ").and(Ink::Plain, sentence)).collect();
+        shown.map(|(head, sentence)| Line::new(Ink::Held, head).and(Ink::Plain, sentence)).collect();
     if hidden > 0 {
         lines.push(Line::new(Ink::Faint, format!("  … and {hidden} more reasons")));
     }

@@ -168,18 +168,50 @@ pub struct Gate {
     pub gate_id: Option<String>,
     /// How it stands.
     pub status: Status,
+    /// What it waits for, as the strategy says.
+    #[serde(rename = "type")]
+    pub kind: GateKind,
+}
+
+/// What a gate waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum GateKind {
+    /// Somebody approves.
+    Approval,
+    /// A day and time.
+    ScheduledStart,
+    /// Not known.
+    #[default]
+    #[serde(other)]
+    Unknown,
 }
 
 impl Gate {
-    /// The name in quotes, where it has one.
+    /// What it is, and its name in quotes, where it has one.
     pub fn named(&self) -> String {
-        self.display_name.as_ref().map_or_else(|| "gate".to_owned(), |name| format!("gate '{name}'"))
+        let kind = match self.kind {
+            GateKind::Approval => "approval",
+            GateKind::ScheduledStart => "scheduled start",
+            GateKind::Unknown => "gate",
+        };
+        self.display_name.as_ref().map_or_else(|| kind.to_owned(), |name| format!("{kind} '{name}'"))
     }
 
     /// How to open it, where it is closed.
     pub fn way(&self) -> Option<String> {
         let id = self.gate_id.as_ref().filter(|_| self.status.state == State::Pending)?;
-        Some(format!("to open it: flotta gate approve {}", short(id.rsplit('/').next().unwrap_or_default())))
+        let early = if self.kind == GateKind::ScheduledStart { " before its time" } else { "" };
+        Some(format!("to open it{early}: flotta gate approve {}", short(id.rsplit('/').next().unwrap_or_default())))
+    }
+}
+
+/// Takes what gates wait for from the strategy: their status does not tell it.
+fn kinds_of_gates(before: &mut [Gate], after: &mut [Gate], planned: &Value) {
+    for (gates, side) in [(before, "beforeGates"), (after, "afterGates")] {
+        let planned = planned[side].as_array().into_iter().flatten();
+        for (gate, planned) in gates.iter_mut().zip(planned) {
+            gate.kind = GateKind::deserialize(&planned["type"]).unwrap_or_default();
+        }
     }
 }
 
@@ -262,12 +294,22 @@ impl Run {
             status: part("/properties/status/status").map(Status::deserialize).transpose()?.unwrap_or_default(),
             stages: part("/properties/status/stages").map(Vec::deserialize).transpose()?.unwrap_or_default(),
         };
+        run.kinds_of_gates(&value["properties"]["strategy"]["stages"]);
         // What was rejected or has expired cannot be approved before the run is started again.
         let code = run.status.error.as_ref().and_then(|error| error.code.as_deref());
         if matches!(code, Some("GateRejected" | "GateExpired")) {
             run.gates_mut().for_each(|gate| gate.gate_id = None);
         }
         Ok(run)
+    }
+
+    fn kinds_of_gates(&mut self, planned: &Value) {
+        for (at, stage) in self.stages.iter_mut().enumerate() {
+            kinds_of_gates(&mut stage.before_gates, &mut stage.after_gates, &planned[at]);
+            for (within, group) in stage.groups.iter_mut().enumerate() {
+                kinds_of_gates(&mut group.before_gates, &mut group.after_gates, &planned[at]["groups"][within]);
+            }
+        }
     }
 
     fn gates_mut(&mut self) -> impl Iterator<Item = &mut Gate> {

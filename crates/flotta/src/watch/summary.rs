@@ -17,7 +17,8 @@ const MOST_CAUSES: usize = 20;
 /// What became of a run; `watched` is how long somebody looked on.
 pub fn summary(run: &Run, watched: Option<std::time::Duration>, room: Room) -> Vec<Line> {
     let took = match (run.status.start_time, end_of(run)) {
-        (Some(from), Some(to)) => format!(" after {}", duration(from, to)),
+        // Of what was stopped it is not said when.
+        (Some(from), Some(to)) if run.status.state != State::Stopped => format!(" after {}", duration(from, to)),
         _ => String::new(),
     };
     let watched = watched.map(|time| format!(" · watched for {}", seconds(time.as_secs().cast_signed())));

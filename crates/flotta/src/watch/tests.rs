@@ -279,6 +279,48 @@ fn a_closed_gate_tells_how_to_open_it_unless_it_has_stopped_the_run() {
 }
 
 #[test]
+fn a_gate_is_called_what_the_strategy_says_it_is() {
+    let gate =
+        |name: Value| json!({"displayName": name, "gateId": "/gates/62b62d86-0824", "status": {"state": "Pending"}});
+    let group = json!({"name": "eu", "beforeGates": [gate(Value::Null)], "afterGates": [gate("eu is well".into())]});
+    let stage =
+        json!({"name": "prod", "status": {"state": "Pending"}, "beforeGates": [gate("go".into())], "groups": [group]});
+    let mut value = run("Pending", json!([stage]));
+    let (approval, start) = (json!([{"type": "Approval"}]), json!([{"type": "ScheduledStart"}]));
+    let groups = json!([{"beforeGates": start, "afterGates": approval}]);
+    value["properties"]["strategy"] = json!({"stages": [{"beforeGates": approval, "groups": groups}]});
+    let view = drawn(&value, &[], Room { width: 100, height: 20 });
+    let gates: Vec<&str> = view.lines().filter(|line| line.contains("is closed")).map(str::trim).collect();
+    assert_eq!(
+        gates,
+        [
+            "… approval 'go' is closed; to open it: flotta gate approve 62b62d86",
+            "… scheduled start is closed; to open it before its time: flotta gate approve 62b62d86",
+            "… approval 'eu is well' is closed; to open it: flotta gate approve 62b62d86",
+        ]
+    );
+}
+
+#[test]
+fn how_long_a_stopped_run_took_is_not_guessed() {
+    let stage = json!([{"name": "s", "status": {"state": "Stopped", "startTime": "2026-01-01T00:00:00Z"},
+        "groups": [{"name": "g", "status": status("NotStarted"), "members": many("m", &["Completed", "NotStarted"])}]}]);
+    let stopped = run("Stopped", stage);
+    let lines = summary::summary(&Run::read(&stopped).expect("run"), None, Room { width: 100, height: 20 });
+    let text: Vec<String> = lines.iter().map(|line| line.paint(100, false)).collect();
+    assert!(text[1].starts_with("run up-1-34 Stopped · "), "{text:#?}");
+    assert!(text[2].trim_end().ends_with("/2"), "{text:#?}");
+}
+
+#[test]
+fn a_reason_is_told_to_its_end() {
+    let reason = json!({"why": "Window", "until": "2026-01-03T02:00:00Z", "members": 3});
+    let view = drawn(&run("Pending", json!([])), &[reason], Room { width: 60, height: 20 });
+    let told = "  waiting: 3 members for a maintenance window to open, in 2d\n           00h at the earliest (Sat 2026-01-03 02:00 UTC)";
+    assert!(view.contains(told), "{view}");
+}
+
+#[test]
 fn gates_of_the_same_name_at_one_place_are_told_once_each() {
     let gates = |state: &str| {
         let gate = json!({"status": {"state": state}, "gateId": "/gates/62b62d86-0824"});

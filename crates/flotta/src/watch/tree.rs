@@ -104,10 +104,10 @@ fn row(indent: &str, name: &str, status: &Status, counts: Counts, widest: usize,
     ];
     let shown = parts.into_iter().filter(|(count, ..)| *count > 0);
     let line = shown.fold(line, |line, (count, word, ink)| line.and(ink, format!(" {count} {word}")));
-    match (status.start_time, status.completed_time) {
-        (Some(from), to) if room.width >= 70 => {
-            line.and(Ink::Faint, format!("  {}", duration(from, to.unwrap_or(now))))
-        }
+    // Of what was stopped it is not said when.
+    let to = status.completed_time.or_else(|| (state != State::Stopped).then_some(now));
+    match (status.start_time, to) {
+        (Some(from), Some(to)) if room.width >= 70 => line.and(Ink::Faint, format!("  {}", duration(from, to))),
         _ => line,
     }
 }

@@ -33,8 +33,17 @@ pub fn own(reason: &Value, now: Timestamp) -> String {
     let until = reason.get("until").and_then(Value::as_str).and_then(|until| until.parse::<Timestamp>().ok());
     match (why, until) {
         (Value::String(word), None) if word == "Window" => "for a maintenance window that never opens".into(),
+        (why, Some(until)) if why.get("Held").is_some() => format!("{}; {}", phrase(why), next_look(until, now)),
         (why, Some(until)) => format!("{}, {}", phrase(why), when(until, now)),
         (why, None) => phrase(why),
+    }
+}
+
+/// When what holds a member is looked at again: that it gives way then is not said.
+fn next_look(until: Timestamp, now: Timestamp) -> String {
+    match until.duration_since(now).as_secs() {
+        ..=0 => "looked at again now".into(),
+        _ => format!("looked at again in {}", duration(now, until)),
     }
 }
 
@@ -143,6 +152,10 @@ mod tests {
             ),
             (json!({"why": {"Held": {"Claimed": {"by": "f/up"}}}, "members": 2}), "2 members held: held by run f/up"),
             (json!({"why": {"Held": "Throttled"}, "members": 2}), "2 members held: the provider asked to slow down"),
+            (
+                json!({"why": {"Held": "ClusterStopped"}, "members": 1, "until": "2026-01-01T00:00:46Z"}),
+                "1 member held: the cluster is stopped; start it, or skip the member; looked at again in 46s",
+            ),
             (
                 json!({"why": {"Gate": {"of": "prod", "gate": "approval 'go' before stage 'prod'"}}, "members": 3}),
                 "3 members for approval 'go' before stage 'prod'",
