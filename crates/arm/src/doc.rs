@@ -171,6 +171,9 @@ pub struct RunDoc {
     /// What it tries again, if it was made for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
+    /// Who alone can be in it, if not everybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<Vec<Name>>,
     /// The name of the run at whose good end it starts by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_after: Option<Name>,
@@ -250,6 +253,11 @@ impl ProfileDoc {
 }
 
 impl RunDoc {
+    /// Who alone can be in it, if not everybody.
+    pub fn limited_to(&self) -> Option<&[Name]> {
+        self.retry.as_ref().map(|retry| &retry.members).or(self.only.as_ref()).map(Vec::as_slice)
+    }
+
     /// The run as a version shows it.
     pub fn render(&self, id: &str, etag: &str, version: ApiVersion, run: &Run, detail: Detail) -> Value {
         let mut properties = self.asked();

@@ -1,6 +1,6 @@
 //! Update runs on the wire: what a PUT asks for (`arm-api.md` §9, §10; `behaviour.md` A4).
 
-use flotta_model::{Goal, ImageSelection, Name, NodeImage, Strategy, UpgradeType, goal::GoalError};
+use flotta_model::{Goal, ImageSelection, Name, NodeImage, Strategy, UpgradeType, VersionTarget, goal::GoalError};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -46,6 +46,30 @@ pub fn parse(body: &Value) -> Result<RunRequest, ArmError> {
         strategy_id,
         goal: goal(&properties.need("managedClusterUpdate")?)?,
         start_after: properties.get("startAfter")?.map(|name| name.parse()).transpose()?,
+    })
+}
+
+/// What somebody wants of a campaign.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CampaignRequest {
+    /// Where to.
+    pub target: VersionTarget,
+    /// What the names of its runs begin with.
+    pub name: Option<Name>,
+    /// The id of the strategy of its runs.
+    pub strategy_id: Option<String>,
+    /// Whether the runs are to be made.
+    pub create: bool,
+}
+
+/// Reads the body of `campaign`.
+pub fn parse_campaign(body: &Value) -> Result<CampaignRequest, ArmError> {
+    let top = Field::top(body);
+    Ok(CampaignRequest {
+        target: top.need("kubernetesVersion")?.parse()?,
+        name: top.get("name")?.map(|name| name.parse()).transpose()?,
+        strategy_id: top.get("updateStrategyId")?.map(|id| id.text().map(str::to_owned)).transpose()?,
+        create: top.get("create")?.map(|create| create.truth()).transpose()?.unwrap_or_default(),
     })
 }
 

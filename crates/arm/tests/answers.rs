@@ -154,6 +154,7 @@ fn run_doc() -> RunDoc {
         profile_id: Some(format!("{FLEET}/autoUpgradeProfiles/p")),
         retry: None,
         start_after: None,
+        only: None,
     })
 }
 
@@ -372,7 +373,6 @@ fn choice_uncovered_members_and_reasons_are_shown_when_asked_for() {
     assert_eq!(told["stages"][0]["groups"][0]["waitingOn"], slot);
 }
 
-#[test]
 /// A run of node images alone over one member.
 fn image_run(selection: Value) -> Run {
     let update = json!({"upgrade": {"type": "NodeImageOnly"}, "nodeImageSelection": selection});
@@ -380,6 +380,7 @@ fn image_run(selection: Value) -> Run {
     Run::new(Arc::new(Plan::resolve(goal, None, &[fleet_member("a", "g")]).expect("plan")))
 }
 
+#[test]
 fn a4_selected_images_are_shown_once_they_are_chosen_and_for_latest_never() {
     let shown = |run: &Run| status::render(run, "run", Detail::Documented)["nodeImageSelection"].clone();
     let one = json!({"selectedNodeImageVersions": [{"version": "A-1.0.0"}]});

@@ -317,6 +317,7 @@ fn ext_a_run_said_again_by_a_client_that_does_not_know_them_is_the_same_run() {
         profile_id: None,
         retry: None,
         start_after: None,
+        only: None,
     };
     for version in ApiVersion::all() {
         let said = unaware(strip(body.clone(), version));
@@ -324,7 +325,6 @@ fn ext_a_run_said_again_by_a_client_that_does_not_know_them_is_the_same_run() {
     }
 }
 
-fn policies() -> impl Generator<Value = ApprovalPolicy> {
 #[test]
 fn ext_newer_images_are_accepted_until_somebody_says_otherwise() {
     let update = |selection: Value| {
@@ -348,6 +348,7 @@ fn ext_newer_images_are_accepted_until_somebody_says_otherwise() {
     }
 }
 
+fn policies() -> impl Generator<Value = ApprovalPolicy> {
     (1..=ApprovalPolicy::MOST_APPROVERS, option::of(1..=Strategy::LONGEST_WAIT_SECONDS), any::<bool>(), any::<bool>())
         .prop_map(|(approvers, expires_after_seconds, may, offered)| ApprovalPolicy {
             approvers,

@@ -234,6 +234,7 @@ fn replayed(body: &Value, version: ApiVersion, skipped: Option<&Value>) -> Value
         profile_id: None,
         retry: None,
         start_after: None,
+        only: None,
     };
     let mut run = Run::new(std::sync::Arc::new(plan));
     if let Some(body) = skipped {

@@ -34,7 +34,8 @@ use crate::simulator::{listen, loopback};
 #[command(after_help = "Examples:
   flotta serve --data ./data
   flotta serve --data ./data --simulate fleet.yaml --speed 60
-  flotta serve --data ./data --aks-endpoint https://management.azure.com --aks-auth workload-identity")]
+  flotta serve --data ./data --aks-endpoint https://management.azure.com \\
+      --aks-auth workload-identity")]
 pub struct ServeArgs {
     /// Address to listen on; loopback only, since there is no authentication yet
     #[arg(long, default_value = "127.0.0.1:8642", value_name = "ADDRESS")]
@@ -222,7 +223,7 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
         .await
         .with_context(|| format!("cannot listen on {}; choose another with --listen", options.listen))?;
     let orchestrator = Orchestrator::open(Arc::clone(&store), drivers, clock).await?;
-    let router = flotta_server::router(App { store, orchestrator: orchestrator.clone() });
+    let router = flotta_server::router(App::new(store, orchestrator.clone()));
     let address = crate::simulator::serve_on(listener, router, &stop, &tasks)?;
     Ok(Running { address, simulator_address, simulator, orchestrator, stop, tasks })
 }

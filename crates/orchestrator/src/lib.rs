@@ -4,7 +4,7 @@
 //! memory, commits, and only then acts and answers. What goes on outside on behalf of a member is an `effects`
 //! task; its answer carries the ticket it was given and changes nothing once that has passed. A worker of a run that
 //! waits for nothing goes to sleep, and is woken by the next message. [`claims`] keeps runs off each other's clusters;
-//! [`check`] tells what a run would do before it starts.
+//! [`check`] tells what a run would do before it starts; [`survey`] what clusters run and regions offer.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use flotta_drivers::{ClusterDriver, Look};
 use flotta_engine::{Input, Plan, Refusal, Run};
 use flotta_model::{ClusterId, Name};
 use flotta_store::{Batch, Collection, Store, StoreError};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
@@ -26,6 +26,7 @@ mod drain;
 mod effects;
 pub mod gates;
 pub mod journal;
+pub mod survey;
 mod worker;
 
 pub use journal::{Actor, RunRef};
@@ -68,8 +69,12 @@ pub(crate) struct Shared {
     pub claims: claims::Claims,
     pub workers: Mutex<HashMap<Uuid, Mailbox>>,
     pub tasks: TaskTracker,
-    /// Turns for looks of checks.
+    /// Turns for looks of checks and surveys.
     pub looks: Semaphore,
+    /// What surveys saw of clusters.
+    pub surveyed: survey::Memory,
+    /// Told of runs that ended.
+    pub ended: broadcast::Sender<RunRef>,
     pub shutdown: CancellationToken,
 }
 
@@ -100,6 +105,8 @@ impl Orchestrator {
             workers: Mutex::new(HashMap::new()),
             tasks: TaskTracker::new(),
             looks: Semaphore::new(check::MOST_LOOKS),
+            surveyed: survey::Memory::default(),
+            ended: broadcast::Sender::new(1024),
             shutdown: CancellationToken::new(),
         });
         drain::recover_claims(&shared).await?;
@@ -184,6 +191,23 @@ impl Orchestrator {
     pub async fn locate(&self, cluster: &ClusterId) -> Option<String> {
         let driver = self.0.driver(cluster)?;
         driver.observe(cluster, Look::default()).await.ok().map(|seen| seen.location)
+    }
+
+    /// The runs that end from now on. Whoever lags behind misses some: it is a hint, and what it leads to must be found
+    /// without it too.
+    pub fn ended(&self) -> broadcast::Receiver<RunRef> {
+        self.0.ended.subscribe()
+    }
+
+    /// Does something in the background until the server shuts down.
+    pub fn background(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let shutdown = self.0.shutdown.clone();
+        self.0.tasks.spawn(async move {
+            tokio::select! {
+                () = task => {}
+                () = shutdown.cancelled() => {}
+            }
+        });
     }
 
     /// Stops all work in order. What is under way on clusters goes on there, and is taken up at the next start.

@@ -497,6 +497,10 @@ impl Worker {
         for read in pending.reads {
             read(Ok((&self.run, self.number)));
         }
+        if pending.ended {
+            // Nobody may be listening.
+            let _ = self.shared.ended.send(self.id.clone());
+        }
         if pending.all {
             self.dispatch_all(&pending.pauses);
         } else {

@@ -2,7 +2,7 @@
 
 use flotta_arm::{
     api_version::ApiVersion,
-    doc::{FleetDoc, MemberDoc, ProvisioningState, RunDoc, StrategyDoc, SystemData},
+    doc::{FleetDoc, MemberDoc, ProfileDoc, ProvisioningState, RunDoc, StrategyDoc, SystemData},
     error::ArmError,
     fleet,
     paging::{self, Page},
@@ -151,6 +151,11 @@ async fn add_children(call: &Call, fleet: &FleetRef, batch: &mut Batch) -> Resul
     for stored in call.all::<MemberDoc>(Collection::Members, &fleet.key()).await? {
         let key = documents::joined_key(&stored.value.member.cluster);
         batch.deletes.push(Delete { collection: Collection::Meta, key, expect: Expect::Any });
+        batch.deletes.push(documents::delete(&stored.document));
+    }
+    for stored in call.all::<ProfileDoc>(Collection::Profiles, &fleet.key()).await? {
+        let (collection, key) = (Collection::ProfileStates, stored.document.key.clone());
+        batch.deletes.push(Delete { collection, key, expect: Expect::Any });
         batch.deletes.push(documents::delete(&stored.document));
     }
     for stored in call.all::<StrategyDoc>(Collection::Strategies, &fleet.key()).await? {

@@ -9,6 +9,9 @@
 //! | `reply` | answers and their headers |
 //! | `documents` | keys, reading and changing documents |
 //! | `fleets`, `members`, `strategies`, `runs`, `gates` | the resources |
+//! | `profiles` | auto-upgrade profiles |
+//! | `upgrades` | what goes on by itself: runs that profiles make, chained runs, campaigns |
+//! | `releases` | what the fleet's regions offer |
 //! | `check` | what a run would do, told before it starts |
 //! | `retry` | a new run over the members that an earlier one left |
 //! | `provider` | what the provider says of itself; operations |
@@ -19,11 +22,14 @@ mod fleets;
 mod gates;
 mod guard;
 mod members;
+mod profiles;
 mod provider;
+mod releases;
 mod reply;
 mod retry;
 mod runs;
 mod strategies;
+mod upgrades;
 
 use std::{sync::Arc, time::Duration};
 
@@ -50,14 +56,24 @@ use serde_json::Value;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use reply::Reply;
+use upgrades::Upgrades;
 
 /// What the server needs.
 #[derive(Clone)]
 pub struct App {
-    /// Where documents are.
-    pub store: Arc<dyn Store>,
-    /// Who drives the runs.
-    pub orchestrator: Orchestrator,
+    store: Arc<dyn Store>,
+    orchestrator: Orchestrator,
+    fleets: Arc<Fleets>,
+    upgrades: Arc<Upgrades>,
+}
+
+impl App {
+    /// A server over a store and what drives the runs in it. What profiles and chained runs do by themselves begins.
+    pub fn new(store: Arc<dyn Store>, orchestrator: Orchestrator) -> Self {
+        let app = Self { store, orchestrator, fleets: Arc::default(), upgrades: Arc::default() };
+        app.orchestrator.background(upgrades::go_on(app.clone()));
+        app
+    }
 }
 
 /// The largest body that is read, in bytes.
@@ -69,8 +85,7 @@ const BODY_WITHIN: Duration = Duration::from_secs(30);
 /// Everything that flotta answers over HTTP.
 pub fn router(app: App) -> Router {
     let health = || async { "ok" };
-    let fleets = Arc::default();
-    let arm = move |State(app): State<App>, request: Request| arm(app, Arc::clone(&fleets), request);
+    let arm = |State(app): State<App>, request: Request| arm(app, request);
     Router::new()
         .route("/healthz", axum::routing::get(health))
         .route("/readyz", axum::routing::get(ready))
@@ -130,8 +145,8 @@ impl Call {
     }
 }
 
-async fn arm(app: App, fleets: Arc<Fleets>, request: Request) -> Response {
-    let clock = app.orchestrator.clock();
+async fn arm(app: App, request: Request) -> Response {
+    let (clock, fleets) = (app.orchestrator.clock(), Arc::clone(&app.fleets));
     let outcome = match Call::read(app, request).await {
         Ok((call, target, rest)) => {
             let _turn = fleets.turn(&call.method, &target).await;
@@ -148,11 +163,19 @@ async fn arm(app: App, fleets: Arc<Fleets>, request: Request) -> Response {
 struct Fleets(RwLock<()>);
 
 impl Fleets {
+    /// A turn to put something into a fleet.
+    async fn shared(&self) -> Turn<'_> {
+        Turn::Shared(self.0.read().await)
+    }
+
     async fn turn(&self, method: &Method, target: &Target) -> Turn<'_> {
         match (method, target) {
             (&Method::DELETE, Target::Fleet(_)) => Turn::Alone(self.0.write().await),
-            // A POST to a run itself is what stands beside it; some of that makes another run.
-            (&Method::PUT | &Method::PATCH, _) | (&Method::POST, Target::Run(..)) => Turn::Shared(self.0.read().await),
+            // A POST to a run or fleet itself is what stands beside it; some of that makes runs.
+            (&Method::PUT | &Method::PATCH, _)
+            | (&Method::POST, Target::Run(..) | Target::GenerateUpdateRun(..) | Target::Fleet(_)) => {
+                self.shared().await
+            }
             _ => Turn::Free,
         }
     }
@@ -165,10 +188,6 @@ enum Turn<'a> {
     Free,
 }
 
-/// What stands behind the path of a run, beside ARM's own tree.
-const BESIDE: [(&str, Beside); 3] =
-    [("/waitingon", Beside::WaitingOn), ("/check", Beside::Check), ("/retry", Beside::Retry)];
-
 /// A part of a path that ARM does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
@@ -176,20 +195,57 @@ enum Beside {
     WaitingOn,
     Check,
     Retry,
+    Why,
+    Releases,
+    Campaign,
 }
 
 impl Beside {
-    /// What a path leads to, and what stands beside it. Only runs have something: a run may well be named `check` or
-    /// `retry`.
+    const ALL: [Self; 6] = [Self::WaitingOn, Self::Check, Self::Retry, Self::Why, Self::Releases, Self::Campaign];
+
+    /// The end of the path, in lower case.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::WaitingOn => "/waitingon",
+            Self::Check => "/check",
+            Self::Retry => "/retry",
+            Self::Why => "/why",
+            Self::Releases => "/releases",
+            Self::Campaign => "/campaign",
+        }
+    }
+
+    /// Whether it stands beside that.
+    fn goes_with(self, target: &Target) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::WaitingOn | Self::Check | Self::Retry => matches!(target, Target::Run(..)),
+            Self::Why => matches!(target, Target::Profile(..)),
+            Self::Releases | Self::Campaign => matches!(target, Target::Fleet(_)),
+        }
+    }
+
+    /// What a path leads to, and what stands beside it. A run may well be named `check` or `retry`.
     fn split(path: &str) -> Result<(Target, Self), ArmError> {
         let lower = path.to_ascii_lowercase();
-        for (suffix, beside) in BESIDE {
-            let run = lower.strip_suffix(suffix).map(|rest| Target::parse(&path[..rest.len()]));
-            if let Some(Ok(target @ Target::Run(..))) = run {
+        for beside in Self::ALL {
+            let of = lower.strip_suffix(beside.suffix()).map(|rest| Target::parse(&path[..rest.len()]));
+            if let Some(Ok(target)) = of
+                && beside.goes_with(&target)
+            {
                 return Ok((target, beside));
             }
         }
         Ok((Target::parse(path)?, Self::Nothing))
+    }
+
+    fn methods(self, target: &Target) -> &'static str {
+        match self {
+            Self::Nothing => target.methods(),
+            Self::WaitingOn | Self::Why | Self::Releases => "GET",
+            Self::Check | Self::Retry | Self::Campaign => "POST",
+        }
     }
 }
 
@@ -268,11 +324,7 @@ fn conditions(headers: &HeaderMap) -> Result<Conditions, ArmError> {
 }
 
 async fn route(call: &Call, target: Target, beside: Beside) -> Result<Reply, ArmError> {
-    let allowed = match beside {
-        Beside::Nothing => target.methods(),
-        Beside::WaitingOn => "GET",
-        Beside::Check | Beside::Retry => "POST",
-    };
+    let allowed = beside.methods(&target);
     if !allowed.split(", ").any(|method| method == call.method.as_str()) {
         return Ok(Reply::method_not_allowed(call.method.as_str(), allowed));
     }
@@ -280,6 +332,9 @@ async fn route(call: &Call, target: Target, beside: Beside) -> Result<Reply, Arm
         Target::Run(fleet, name) if beside == Beside::WaitingOn => runs::waiting_on(call, fleet, name).await,
         Target::Run(fleet, name) if beside == Beside::Check => check::stored(call, fleet, name).await,
         Target::Run(fleet, name) if beside == Beside::Retry => retry::retry(call, fleet, name).await,
+        Target::Profile(fleet, name) if beside == Beside::Why => upgrades::why(call, fleet, name).await,
+        Target::Fleet(fleet) if beside == Beside::Releases => releases::list(call, fleet).await,
+        Target::Fleet(fleet) if beside == Beside::Campaign => upgrades::campaign(call, fleet).await,
         Target::Fleet(fleet) => fleets::one(call, &target, fleet).await,
         Target::FleetsOfGroup { .. } | Target::FleetsOfSubscription { .. } => fleets::list(call, &target).await,
         Target::Member(fleet, name) => members::one(call, &target, fleet, name).await,
@@ -288,8 +343,8 @@ async fn route(call: &Call, target: Target, beside: Beside) -> Result<Reply, Arm
         Target::RunAction(fleet, name, action) => runs::act(call, fleet, name, *action).await,
         Target::Children(fleet, kind) => children(call, fleet, *kind).await,
         Target::Gate(fleet, id) => gates::one(call, &target, fleet, id).await,
-        Target::Profile(fleet, name) => provider::no_profiles(call, fleet, name),
-        Target::GenerateUpdateRun(fleet, name) => Err(fleet.child_not_found(Kind::Profile, name)),
+        Target::Profile(fleet, name) => profiles::one(call, &target, fleet, name).await,
+        Target::GenerateUpdateRun(fleet, name) => upgrades::generate(call, fleet, name).await,
         Target::ListCredentials(fleet) => fleets::credentials(call, fleet).await,
         Target::ProviderOperations => Ok(provider::operations()),
         Target::Provider { subscription } => Ok(provider::registration(subscription)),
@@ -305,6 +360,7 @@ async fn children(call: &Call, fleet: &FleetRef, kind: Kind) -> Result<Reply, Ar
         Kind::Strategy => strategies::list(call, fleet).await,
         Kind::Run => runs::list(call, fleet).await,
         Kind::Gate => gates::list(call, fleet).await,
-        Kind::Profile | Kind::Fleet => Ok(Reply::ok(flotta_arm::paging::list(Vec::new(), None))),
+        Kind::Profile => profiles::list(call, fleet).await,
+        Kind::Fleet => Ok(Reply::ok(flotta_arm::paging::list(Vec::new(), None))),
     }
 }

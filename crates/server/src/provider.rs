@@ -6,11 +6,9 @@ use flotta_arm::{
     api_version::ApiVersion,
     error::ArmError,
     operation::Operation,
-    path::{FleetRef, Kind, NAMESPACE},
+    path::{Kind, NAMESPACE},
 };
-use flotta_model::Name;
 use flotta_store::{Batch, Collection, Delete, Expect};
-use http::Method;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -101,19 +99,4 @@ fn made(key: &str) -> Option<Duration> {
 fn wall(id: Uuid) -> Duration {
     let (seconds, nanos) = id.get_timestamp().map_or((0, 0), |made| made.to_unix());
     Duration::new(seconds, nanos)
-}
-
-/// Profiles are not there yet.
-pub fn no_profiles(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Reply, ArmError> {
-    if call.method == Method::GET {
-        return Err(fleet.child_not_found(Kind::Profile, name));
-    }
-    if call.method == Method::DELETE {
-        return Ok(Reply::nothing());
-    }
-    Err(ArmError::new(
-        501,
-        "NotImplemented",
-        "this version of flotta has no auto-upgrade profiles; create update runs instead",
-    ))
 }

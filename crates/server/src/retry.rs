@@ -1,5 +1,5 @@
 //! Trying again what an earlier run did not bring to its target (`behaviour.md` E02): a new run over those members
-//! alone, along the same strategy, to the very version that the earlier one came to.
+//! alone, along the same strategy, to the very version and node images that the earlier one came to.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use flotta_arm::{
     path::{FleetRef, Kind},
     run::{self, RunRequest},
 };
-use flotta_engine::{Run, State, plan::PlanMember, run::RunPhase};
-use flotta_model::{ClusterId, Goal, KubernetesVersion, Name, VersionTarget};
+use flotta_engine::{Plan, Run, State, plan::PlanMember, run::RunPhase};
+use flotta_model::{ClusterId, Goal, ImageSelection, KubernetesVersion, Name, NodeImage, VersionTarget};
 use flotta_store::Collection;
 
 use crate::{Call, documents::Stored, fleets, reply::Reply, runs};
@@ -22,6 +22,8 @@ struct Left {
     phase: RunPhase,
     state: State,
     version: Option<KubernetesVersion>,
+    /// Those that Consistent came to.
+    images: Option<Vec<NodeImage>>,
     members: Vec<PlanMember>,
 }
 
@@ -30,7 +32,9 @@ impl Left {
         let (phase, state, version) = (run.phase(), run.state(), run.version());
         let members = run.plan().members.iter().zip(0..);
         let members = members.filter(|(_, at)| is_left(run, *at)).map(|(member, _)| member.clone()).collect();
-        Self { doc, number, phase, state, version, members }
+        let consistent = doc.goal.images() == Some(&ImageSelection::Consistent);
+        let images = run.selected_images().filter(|_| consistent).map(<[NodeImage]>::to_vec);
+        Self { doc, number, phase, state, version, images, members }
     }
 }
 
@@ -62,20 +66,22 @@ pub async fn retry(call: &Call, fleet: &FleetRef, old: &Name) -> Result<Reply, A
     if members.is_empty() {
         return Err(nobody(&left));
     }
-    let Left { doc: old, version, .. } = left;
+    let Left { doc: old, version, images, .. } = left;
     let request = RunRequest {
         goal: pinned(&old.goal, version),
         strategy: old.strategy.clone(),
         strategy_id: old.strategy_id.clone(),
+        start_after: None,
     };
     let retry = Retry { of: fleet.child_id(Kind::Run, &old.name), members };
-    let plan = runs::resolve(call, fleet, &request, old.strategy.as_ref(), Some(&retry)).await?;
+    let plan = runs::resolve(call, fleet, &request, old.strategy.as_ref(), Some(&retry.members)).await?;
     if plan.members.is_empty() {
         return Err(not_allowed(format!(
             "no group of the strategy picks any of the members that update run '{}' left: their groups or labels have changed since; create a run with another strategy",
             old.name
         )));
     }
+    let plan = Plan { images, ..plan };
     let doc = RunDoc { retry: Some(retry), ..runs::document(call, &name, request, old.strategy) };
     runs::make(call, fleet, &doc, &plan).await
 }
@@ -101,7 +107,7 @@ async fn still_here(call: &Call, fleet: &FleetRef, members: &[PlanMember]) -> Re
 fn pinned(goal: &Goal, version: Option<KubernetesVersion>) -> Goal {
     let exact = version.map(VersionTarget::Exact);
     match exact.map(|exact| Goal::new(goal.upgrade(), Some(exact), goal.images().cloned())) {
-        Some(Ok(pinned)) => pinned,
+        Some(Ok(pinned)) => pinned.accepting_newer(goal.accepts_newer()),
         // Node images have no version.
         Some(Err(_)) | None => goal.clone(),
     }

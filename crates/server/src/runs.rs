@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use flotta_arm::{
-    doc::{MemberDoc, Retry, RunDoc, SystemData},
+    doc::{MemberDoc, RunDoc, SystemData},
     error::ArmError,
     paging::{self, Page},
     path::{FleetRef, Kind, RunAction, Target},
@@ -28,7 +28,7 @@ use crate::{
     documents::{self, Stored},
     fleets,
     reply::Reply,
-    strategies,
+    strategies, upgrades,
 };
 
 /// Members shown on one page of a list of runs, roughly: a page also ends by size.
@@ -164,6 +164,7 @@ async fn planned(call: &Call, fleet: &FleetRef, request: &RunRequest) -> Result<
 }
 
 async fn create(call: &Call, fleet: &FleetRef, name: &Name, request: RunRequest) -> Result<Reply, ArmError> {
+    upgrades::check_chain(call, fleet, name, request.start_after.as_ref()).await?;
     let (strategy, plan) = planned(call, fleet, &request).await?;
     make(call, fleet, &document(call, name, request, strategy), &plan).await
 }
@@ -173,6 +174,9 @@ pub async fn make(call: &Call, fleet: &FleetRef, doc: &RunDoc, plan: &Plan) -> R
     let key = documents::child_key(fleet, Kind::Run, &doc.name);
     let put = documents::put(Collection::Runs, key, fleet.key(), doc, None)?;
     call.app.orchestrator.create(doc.run, plan, documents::puts(vec![put])).await.map_err(refused)?;
+    if doc.start_after.is_some() {
+        call.app.upgrades.look_at(&fleet.key());
+    }
     Ok(Reply::created(show(call, fleet, doc).await.map_err(refused)?))
 }
 
@@ -191,8 +195,11 @@ async fn update(
     }
     let run = reference(fleet, doc);
     let id = doc.run;
-    let seen = call.app.orchestrator.read(&run, move |run, number| (run.phase(), run.state(), etag(id, number))).await;
-    let (phase, state, current) = seen.map_err(refused)?;
+    let seen = call
+        .app
+        .orchestrator
+        .read(&run, move |run, number| (run.phase(), run.state(), etag(id, number), run.plan().images.clone()));
+    let (phase, state, current, images) = seen.await.map_err(refused)?;
     call.conditions.check(Some(&current))?;
     let same_id = match (&request.strategy_id, &doc.strategy_id) {
         (Some(one), Some(other)) => one.eq_ignore_ascii_case(other),
@@ -204,11 +211,11 @@ async fn update(
             (None, Some(_)) => same_id,
             (None, None) => doc.strategy.is_none(),
         };
-        if same_source && request.goal == doc.goal {
+        if same_source && request.goal == doc.goal && request.start_after == doc.start_after {
             return Ok(Reply::ok(show(call, fleet, doc).await.map_err(refused)?));
         }
         return Err(ArmError::conflict(format!(
-            "update run '{}' is {state:?}: strategy and managedClusterUpdate can be changed only until it is started; create another run",
+            "update run '{}' is {state:?}: strategy, managedClusterUpdate and startAfter can be changed only until it is started; create another run",
             doc.name
         )));
     }
@@ -216,14 +223,20 @@ async fn update(
         Some(_) => request.strategy.clone(),
         None => strategy_of(call, fleet, &request).await?,
     };
-    let plan = resolve(call, fleet, &request, strategy.as_ref(), doc.retry.as_ref()).await?;
-    let (profile_id, retry) = (doc.profile_id.clone(), doc.retry.clone());
-    let new = RunDoc { profile_id, retry, ..document(call, &doc.name, request, strategy) };
+    upgrades::check_chain(call, fleet, &doc.name, request.start_after.as_ref()).await?;
+    let plan = resolve(call, fleet, &request, strategy.as_ref(), doc.limited_to()).await?;
+    let images = images.filter(|_| request.goal.images() == Some(&ImageSelection::Consistent));
+    let plan = Plan { profile: doc.profile_id.clone(), images, ..plan };
+    let (profile_id, retry, only) = (doc.profile_id.clone(), doc.retry.clone(), doc.only.clone());
+    let new = RunDoc { profile_id, retry, only, ..document(call, &doc.name, request, strategy) };
     let key = documents::child_key(fleet, Kind::Run, &doc.name);
     let put = documents::put(Collection::Runs, key, fleet.key(), &new, Some(&stored.document))?;
     let mut batch = documents::puts(vec![put]);
     flotta_orchestrator::journal::add_new(&mut batch, new.run, &plan).map_err(refused)?;
     call.app.orchestrator.retire(&run, check(call, id), true, batch).await.map_err(refused)?;
+    if new.start_after.is_some() {
+        call.app.upgrades.look_at(&fleet.key());
+    }
     Ok(Reply::ok(show(call, fleet, &new).await.map_err(refused)?))
 }
 
@@ -238,37 +251,29 @@ pub fn document(call: &Call, name: &Name, request: RunRequest, strategy: Option<
         system_data: SystemData::new(call.by.clone(), call.now),
         profile_id: None,
         retry: None,
+        only: None,
+        start_after: request.start_after,
     }
 }
 
 /// The strategy of a new run: its own, or a copy of the one it names.
 async fn strategy_of(call: &Call, fleet: &FleetRef, request: &RunRequest) -> Result<Option<Strategy>, ArmError> {
-    let Some(id) = &request.strategy_id else { return Ok(request.strategy.clone()) };
-    let refuse = |reason: String| ArmError::invalid_parameter("properties.updateStrategyId", reason);
-    match run::strategy_of(id) {
-        Some((of, name)) if of.key() == fleet.key() => match strategies::get(call, fleet, &name).await {
-            Ok(stored) => Ok(Some(stored.value.strategy)),
-            Err(error) if error.status == 404 => Err(refuse(format!("there is no strategy '{name}' in this fleet"))),
-            Err(error) => Err(error),
-        },
-        _ => Err(refuse("the strategy must be in the fleet of the run".into())),
+    match &request.strategy_id {
+        Some(id) => strategies::by_id(call, fleet, id).await.map(Some),
+        None => Ok(request.strategy.clone()),
     }
 }
 
-/// The plan of a request: over the members of the fleet, or, of a retry, over those that it is for.
+/// The plan of a request: over the members of the fleet, or over those that alone can be in it.
 pub async fn resolve(
     call: &Call,
     fleet: &FleetRef,
     request: &RunRequest,
     strategy: Option<&Strategy>,
-    retry: Option<&Retry>,
+    only: Option<&[Name]>,
 ) -> Result<Plan, ArmError> {
-    if matches!(request.goal.images(), Some(ImageSelection::Consistent | ImageSelection::Custom(_))) {
-        let reason = "this version of flotta moves node images to Latest only: use type Latest, or leave it out";
-        return Err(ArmError::invalid_parameter("properties.managedClusterUpdate.nodeImageSelection.type", reason));
-    }
     let members: Vec<Stored<MemberDoc>> = call.all(Collection::Members, &fleet.key()).await?;
-    let only: Option<HashSet<&Name>> = retry.map(|retry| retry.members.iter().collect());
+    let only: Option<HashSet<&Name>> = only.map(|only| only.iter().collect());
     let members = members.into_iter().map(|stored| stored.value.member);
     let members: Vec<flotta_model::Member> =
         members.filter(|member| only.as_ref().is_none_or(|only| only.contains(&member.name))).collect();
@@ -293,7 +298,7 @@ pub async fn retire(
 
 /// A run is told of members that left since it was made, before it may move them: whoever deleted them may not have
 /// lived to say so, or not have seen the run yet.
-async fn tell_who_left(call: &Call, fleet: &FleetRef, name: &Name) -> Result<(), ArmError> {
+pub async fn tell_who_left(call: &Call, fleet: &FleetRef, name: &Name) -> Result<(), ArmError> {
     let Some(stored) = find(call, fleet, name).await? else { return Ok(()) };
     let run = reference(fleet, &stored.value);
     let waiting = call.app.orchestrator.read(&run, |run, _| {
@@ -344,7 +349,9 @@ pub async fn waiting_on(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Re
         let asked = asked.clone();
         async move {
             let run = reference(fleet, &stored.value);
-            call.app.orchestrator.read(&run, move |run, _| asked.find(run).map(|part| explain(run, part, now))).await
+            let after = stored.value.start_after;
+            let explain = move |run: &Run, part| explain(run, part, after.as_ref(), now);
+            call.app.orchestrator.read(&run, move |run, _| asked.find(run).map(|part| explain(run, part))).await
         }
     });
     let told = told.await?.ok_or_else(|| fleet.child_not_found(Kind::Run, name))?;
@@ -414,7 +421,7 @@ impl AskedPart {
     }
 }
 
-fn explain(run: &Run, part: Part, now: Timestamp) -> Value {
+fn explain(run: &Run, part: Part, after: Option<&Name>, now: Timestamp) -> Value {
     let reasons = run.waiting_on(part, now);
     let state = match part {
         Part::Run => run.state(),
@@ -425,6 +432,9 @@ fn explain(run: &Run, part: Part, now: Timestamp) -> Value {
     let mut told = json!({ "state": format!("{state:?}"), "value": reasons });
     if let (Part::Member(_), false, Some(at)) = (part, reasons.is_empty(), Reason::earliest(&reasons)) {
         told["earliest"] = json!(at);
+    }
+    if let (RunPhase::Idle, Some(after)) = (run.phase(), after) {
+        told["startAfter"] = json!(after);
     }
     told
 }

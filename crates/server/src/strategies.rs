@@ -6,9 +6,9 @@ use flotta_arm::{
     error::ArmError,
     paging::{self, Page},
     path::{FleetRef, Kind, Target},
-    strategy,
+    run, strategy,
 };
-use flotta_model::Name;
+use flotta_model::{Name, Strategy};
 use flotta_store::{Batch, Collection};
 use http::Method;
 
@@ -46,6 +46,19 @@ async fn find(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Option<Store
 /// A strategy, or that it is not there.
 pub async fn get(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Stored<StrategyDoc>, ArmError> {
     find(call, fleet, name).await?.ok_or_else(|| fleet.child_not_found(Kind::Strategy, name))
+}
+
+/// The strategy of an id that a property `updateStrategyId` gives: it must be in the same fleet.
+pub async fn by_id(call: &Call, fleet: &FleetRef, id: &str) -> Result<Strategy, ArmError> {
+    let refuse = |reason: String| ArmError::invalid_parameter("properties.updateStrategyId", reason);
+    match run::strategy_of(id) {
+        Some((of, name)) if of.key() == fleet.key() => match get(call, fleet, &name).await {
+            Ok(stored) => Ok(stored.value.strategy),
+            Err(error) if error.status == 404 => Err(refuse(format!("there is no strategy '{name}' in this fleet"))),
+            Err(error) => Err(error),
+        },
+        _ => Err(refuse("the strategy must be in the same fleet".into())),
+    }
 }
 
 fn render(call: &Call, fleet: &FleetRef, doc: &StrategyDoc, etag: &str) -> serde_json::Value {

@@ -294,6 +294,7 @@ async fn a4_goals_that_make_no_sense_are_refused() {
     const TYPE: Refusal = wrong("properties.managedClusterUpdate.upgrade.type");
     const KUBERNETES: Refusal = wrong("properties.managedClusterUpdate.upgrade.kubernetesVersion");
     const IMAGES: Refusal = wrong("properties.managedClusterUpdate.nodeImageSelection.type");
+    const NEWER: Refusal = wrong("properties.managedClusterUpdate.nodeImageSelection.acceptNewer");
     const CUSTOM: Refusal = wrong("properties.managedClusterUpdate.nodeImageSelection.customNodeImageVersions");
     const FIRST: Refusal =
         wrong("properties.managedClusterUpdate.nodeImageSelection.customNodeImageVersions[0].version");
@@ -313,8 +314,8 @@ async fn a4_goals_that_make_no_sense_are_refused() {
         ("no version", upgrade(json!({"type": "Full", "kubernetesVersion": "latest"})), KUBERNETES),
         ("four parts", upgrade(json!({"type": "Full", "kubernetesVersion": "1.26.1.0"})), KUBERNETES),
         ("no such selection", images(json!({"type": "latest"})), IMAGES),
-        ("Consistent", images(json!({"type": "Consistent"})), IMAGES),
-        ("Custom", images(json!({"type": "Custom", "customNodeImageVersions": [{"version": image}]})), IMAGES),
+        ("newer than Latest", images(json!({"type": "Latest", "acceptNewer": true})), NEWER),
+        ("acceptNewer as text", images(json!({"type": "Consistent", "acceptNewer": "true"})), NEWER),
         ("Custom of none", images(json!({"type": "Custom"})), CUSTOM),
         ("Latest of some", images(json!({"type": "Latest", "customNodeImageVersions": [{"version": image}]})), CUSTOM),
         (

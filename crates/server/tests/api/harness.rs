@@ -117,6 +117,13 @@ impl World {
         Self::serving(self.store, self.simulator, self.clock).await
     }
 
+    /// The same, after some time in which there was no server.
+    pub async fn restarted_after(self, time: impl Future<Output = ()>) -> Self {
+        self.orchestrator.shutdown().await;
+        time.await;
+        Self::serving(self.store, self.simulator, self.clock).await
+    }
+
     async fn serving(store: Arc<MemoryStore>, simulator: Arc<Simulator>, clock: Clock) -> Self {
         let config =
             AksConfig { budgets: Budgets::unlimited(), ..AksConfig::new("http://127.0.0.1:1", Reach::Everything) };
@@ -126,7 +133,7 @@ impl World {
             Arc::new(AksDriver::new(config, transport, tokens, clock).expect("driver"));
         let shared = Arc::clone(&store) as Arc<dyn Store>;
         let orchestrator = Orchestrator::open(Arc::clone(&shared), vec![driver], clock).await.expect("orchestrator");
-        let router = router(App { store: shared, orchestrator: orchestrator.clone() });
+        let router = router(App::new(shared, orchestrator.clone()));
         Self { clock, store, simulator, orchestrator, router }
     }
 

@@ -1,0 +1,135 @@
+//! What goes on by itself: profiles make and start runs, and chained runs start.
+//!
+//! Both are reconciled rather than told: what is stored and seen is compared with what should be, at start-up, when
+//! something changed, and from time to time. A hint that is lost costs time, and nothing else.
+
+mod campaigns;
+mod chains;
+mod profiles;
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
+
+use flotta_arm::{
+    api_version::ApiVersion,
+    conditions::Conditions,
+    doc::{FleetDoc, Principal, PrincipalKind},
+    error::ArmError,
+    path::{FleetRef, Query, Target},
+};
+use flotta_store::Collection;
+use http::Method;
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::{Notify, broadcast::error::RecvError};
+
+pub use self::{
+    campaigns::campaign,
+    chains::check as check_chain,
+    profiles::{ProfileState, generate, why},
+};
+use crate::{App, Call, documents};
+
+/// Fleets are looked at this often, if nothing happens (domain time).
+const EVERY: SignedDuration = SignedDuration::from_mins(30);
+
+/// Who acts where nobody asked.
+const ITSELF: &str = "flotta";
+
+/// Fleets that are to be looked at soon.
+#[derive(Default)]
+pub struct Upgrades {
+    asked: Mutex<BTreeSet<String>>,
+    wake: Notify,
+}
+
+impl Upgrades {
+    /// Something changed in a fleet.
+    pub fn look_at(&self, fleet: &str) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(fleet.to_owned());
+        self.wake.notify_one();
+    }
+
+    fn take(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Call {
+    /// A call that nobody made.
+    fn of_itself(app: &App) -> Self {
+        Self {
+            app: app.clone(),
+            method: Method::PUT,
+            path: String::new(),
+            query: Query::default(),
+            version: ApiVersion::NEWEST,
+            conditions: Conditions::default(),
+            body: Vec::new(),
+            base: String::new(),
+            by: Principal { name: ITSELF.into(), kind: PrincipalKind::Application },
+            now: app.orchestrator.clock().now(),
+        }
+    }
+}
+
+/// Goes on for as long as the server does.
+pub async fn go_on(app: App) {
+    let mut ended = app.orchestrator.ended();
+    let clock = app.orchestrator.clock();
+    let mut next = Timestamp::MIN;
+    loop {
+        let (fleets, age) = tokio::select! {
+            biased;
+            run = ended.recv() => match run {
+                // Its clusters have moved.
+                Ok(run) => (Some(BTreeSet::from([run.fleet.to_string()])), SignedDuration::ZERO),
+                Err(RecvError::Lagged(_)) => (None, SignedDuration::ZERO),
+                Err(RecvError::Closed) => return,
+            },
+            () = app.upgrades.wake.notified() => (Some(app.upgrades.take()), EVERY),
+            () = clock.sleep_until(next) => {
+                next = clock.now().saturating_add(EVERY).unwrap_or(Timestamp::MAX);
+                (None, EVERY / 2)
+            }
+        };
+        look_at(&app, fleets, age).await;
+    }
+}
+
+/// Looks at these fleets, or at all.
+async fn look_at(app: &App, keys: Option<BTreeSet<String>>, age: SignedDuration) {
+    let fleets = match fleets(app).await {
+        Ok(fleets) => fleets,
+        Err(error) => return tracing::warn!(%error, "the fleets cannot be read"),
+    };
+    for fleet in fleets.iter().filter(|fleet| keys.as_ref().is_none_or(|keys| keys.contains(&fleet.key()))) {
+        let call = Call::of_itself(app);
+        if let Err(error) = chains::go_on(&call, fleet).await {
+            tracing::warn!(fleet = %fleet.fleet, %error, "chained runs cannot go on");
+        }
+        if let Err(error) = profiles::reconcile(&call, fleet, age).await {
+            tracing::warn!(fleet = %fleet.fleet, %error, "profiles cannot be followed");
+        }
+    }
+}
+
+/// Every fleet there is, in the casing of its creation.
+async fn fleets(app: &App) -> Result<Vec<FleetRef>, ArmError> {
+    let mut fleets = Vec::new();
+    let mut after = None;
+    loop {
+        let page =
+            app.store.scan(Collection::Fleets, after, 1000).await.map_err(|error| documents::internal(&error))?;
+        let Some(last) = page.last() else { return Ok(fleets) };
+        after = Some(last.serial);
+        for document in &page {
+            let Ok(doc) = serde_json::from_str::<FleetDoc>(&document.body) else { continue };
+            let id = flotta_arm::path::fleet_id(&doc.subscription, &doc.resource_group, &doc.fleet.name);
+            if let Ok(Target::Fleet(fleet)) = Target::parse(&id) {
+                fleets.push(fleet);
+            }
+        }
+    }
+}
