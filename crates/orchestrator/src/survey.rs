@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -34,24 +34,42 @@ const PAUSE: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(crate) struct Memory(Mutex<HashMap<Box<str>, Sighting>>);
 
-/// A cluster, and when it was seen.
-type Sighting = (Timestamp, Arc<Cluster>);
+/// A cluster, and when it was seen; `None`: when it was moved, and what was seen before is not to be remembered.
+type Sighting = (Timestamp, Option<Arc<Cluster>>);
 
 impl Memory {
     /// Clusters that are remembered at most.
     const MOST: usize = 200_000;
 
     fn recall(&self, cluster: &ClusterId, since: Timestamp) -> Option<Arc<Cluster>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(cluster.key()).filter(|(at, _)| *at >= since).map(|(_, cluster)| Arc::clone(cluster))
+        let known = self.lock();
+        let (_, seen) = known.get(cluster.key()).filter(|(at, _)| *at >= since)?;
+        seen.clone()
     }
 
-    fn keep(&self, cluster: &ClusterId, at: Timestamp, seen: &Arc<Cluster>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn keep(&self, cluster: &ClusterId, asked: Timestamp, seen: &Arc<Cluster>) {
+        let mut known = self.lock();
         if known.len() >= Self::MOST {
             known.clear();
         }
-        known.insert(cluster.key().into(), (at, Arc::clone(seen)));
+        let moved_since = known.get(cluster.key()).is_some_and(|(at, _)| *at > asked);
+        if !moved_since {
+            known.insert(cluster.key().into(), (asked, Some(Arc::clone(seen))));
+        }
+    }
+
+    /// These clusters were moved.
+    pub fn forget<'a>(&self, clusters: impl Iterator<Item = &'a ClusterId>, now: Timestamp) {
+        let mut known = self.lock();
+        for cluster in clusters {
+            if let Some(sighting) = known.get_mut(cluster.key()) {
+                *sighting = (now, None);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Sighting>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -100,10 +118,11 @@ async fn look(shared: &Shared, cluster: &ClusterId, since: Timestamp) -> Seen {
     let _turn = shared.looks.acquire().await;
     let mut tries = 1;
     loop {
+        let asked = shared.clock.now();
         let lasting = match driver.observe(cluster, Look { images: true, ..Look::default() }).await {
             Ok(seen) => {
                 let seen = Arc::new(seen);
-                shared.surveyed.keep(cluster, shared.clock.now(), &seen);
+                shared.surveyed.keep(cluster, asked, &seen);
                 return Ok(seen);
             }
             Err(Trouble::Wait(hold)) => return Err(hold),

@@ -498,6 +498,8 @@ impl Worker {
             read(Ok((&self.run, self.number)));
         }
         if pending.ended {
+            let clusters = self.run.plan().members.iter().map(|member| &member.cluster);
+            self.shared.surveyed.forget(clusters, self.shared.clock.now());
             // Nobody may be listening.
             let _ = self.shared.ended.send(self.id.clone());
         }

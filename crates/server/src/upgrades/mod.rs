@@ -83,9 +83,14 @@ pub async fn go_on(app: App) {
         let (fleets, age) = tokio::select! {
             biased;
             run = ended.recv() => match run {
-                // Its clusters have moved.
-                Ok(run) => (Some(BTreeSet::from([run.fleet.to_string()])), SignedDuration::ZERO),
-                Err(RecvError::Lagged(_)) => (None, SignedDuration::ZERO),
+                Ok(run) => {
+                    let mut fleets = BTreeSet::from([run.fleet.to_string()]);
+                    while let Ok(run) = ended.try_recv() {
+                        fleets.insert(run.fleet.to_string());
+                    }
+                    (Some(fleets), EVERY)
+                }
+                Err(RecvError::Lagged(_)) => (None, EVERY),
                 Err(RecvError::Closed) => return,
             },
             () = app.upgrades.wake.notified() => (Some(app.upgrades.take()), EVERY),
