@@ -20,6 +20,7 @@ use flotta_arm::{
     path::{FleetRef, Query, Target},
 };
 use flotta_store::Collection;
+use futures::{StreamExt, future, stream};
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, broadcast::error::RecvError};
@@ -37,22 +38,53 @@ const EVERY: SignedDuration = SignedDuration::from_mins(30);
 /// Who acts where nobody asked.
 const ITSELF: &str = "flotta";
 
-/// Fleets that are to be looked at soon.
+/// Fleets that are looked at at the same time. What clusters are asked is bounded by itself.
+const MOST_FLEETS: usize = 16;
+
+/// What goes on by itself.
+#[derive(Clone, Copy)]
+enum What {
+    Chains,
+    Profiles,
+}
+
+/// Fleets in which something changed: whose chains and whose profiles are to be looked at soon.
 #[derive(Default)]
 pub struct Upgrades {
-    asked: Mutex<BTreeSet<String>>,
+    chains: Asked,
+    profiles: Asked,
+}
+
+/// Fleets that are to be looked at.
+#[derive(Default)]
+struct Asked {
+    fleets: Mutex<BTreeSet<String>>,
     wake: Notify,
 }
 
 impl Upgrades {
     /// Something changed in a fleet.
     pub fn look_at(&self, fleet: &str) {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(fleet.to_owned());
+        self.chains.add(fleet);
+        self.profiles.add(fleet);
+    }
+
+    fn of(&self, what: What) -> &Asked {
+        match what {
+            What::Chains => &self.chains,
+            What::Profiles => &self.profiles,
+        }
+    }
+}
+
+impl Asked {
+    fn add(&self, fleet: &str) {
+        self.fleets.lock().unwrap_or_else(PoisonError::into_inner).insert(fleet.to_owned());
         self.wake.notify_one();
     }
 
     fn take(&self) -> BTreeSet<String> {
-        std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.fleets.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -74,13 +106,19 @@ impl Call {
     }
 }
 
-/// Goes on for as long as the server does.
+/// Goes on for as long as the server does. Chains do not wait until clusters were looked at.
 pub async fn go_on(app: App) {
+    future::join(watch(&app, What::Chains), watch(&app, What::Profiles)).await;
+}
+
+/// Looks at fleets: at start-up, where a run ended, where something changed, and at all from time to time.
+async fn watch(app: &App, what: What) {
+    let asked = app.upgrades.of(what);
     let mut ended = app.orchestrator.ended();
     let clock = app.orchestrator.clock();
     let mut next = Timestamp::MIN;
     loop {
-        let (fleets, age) = tokio::select! {
+        let (keys, age) = tokio::select! {
             biased;
             run = ended.recv() => match run {
                 Ok(run) => {
@@ -93,30 +131,32 @@ pub async fn go_on(app: App) {
                 Err(RecvError::Lagged(_)) => (None, EVERY),
                 Err(RecvError::Closed) => return,
             },
-            () = app.upgrades.wake.notified() => (Some(app.upgrades.take()), EVERY),
+            () = asked.wake.notified() => (Some(asked.take()), EVERY),
             () = clock.sleep_until(next) => {
                 next = clock.now().saturating_add(EVERY).unwrap_or(Timestamp::MAX);
                 (None, EVERY / 2)
             }
         };
-        look_at(&app, fleets, age).await;
+        match fleets(app).await {
+            Ok(mut fleets) => {
+                fleets.retain(|fleet| keys.as_ref().is_none_or(|keys| keys.contains(&fleet.key())));
+                let looks: Vec<_> = fleets.iter().map(|fleet| look(app, what, fleet, age)).collect();
+                stream::iter(looks).buffer_unordered(MOST_FLEETS).collect::<()>().await;
+            }
+            Err(error) => tracing::warn!(%error, "the fleets cannot be read"),
+        }
     }
 }
 
-/// Looks at these fleets, or at all.
-async fn look_at(app: &App, keys: Option<BTreeSet<String>>, age: SignedDuration) {
-    let fleets = match fleets(app).await {
-        Ok(fleets) => fleets,
-        Err(error) => return tracing::warn!(%error, "the fleets cannot be read"),
+/// Looks at one fleet. What was seen of its clusters less than `age` ago is not looked at again.
+async fn look(app: &App, what: What, fleet: &FleetRef, age: SignedDuration) {
+    let call = Call::of_itself(app);
+    let (outcome, cannot) = match what {
+        What::Chains => (chains::go_on(&call, fleet).await, "chained runs cannot go on"),
+        What::Profiles => (profiles::reconcile(&call, fleet, age).await, "profiles cannot be followed"),
     };
-    for fleet in fleets.iter().filter(|fleet| keys.as_ref().is_none_or(|keys| keys.contains(&fleet.key()))) {
-        let call = Call::of_itself(app);
-        if let Err(error) = chains::go_on(&call, fleet).await {
-            tracing::warn!(fleet = %fleet.fleet, %error, "chained runs cannot go on");
-        }
-        if let Err(error) = profiles::reconcile(&call, fleet, age).await {
-            tracing::warn!(fleet = %fleet.fleet, %error, "profiles cannot be followed");
-        }
+    if let Err(error) = outcome {
+        tracing::warn!(fleet = %fleet.fleet, %error, "{cannot}");
     }
 }
 
