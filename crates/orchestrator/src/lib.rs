@@ -13,7 +13,7 @@ use std::{
 
 use flotta_clock::Clock;
 use flotta_drivers::{ClusterDriver, Look};
-use flotta_engine::{Input, Plan, Refusal, Run};
+use flotta_engine::{Input, Refusal, Run};
 use flotta_model::{ClusterId, Name};
 use flotta_store::{Batch, Collection, Store, StoreError};
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
@@ -128,12 +128,6 @@ impl Orchestrator {
     /// The domain clock.
     pub fn clock(&self) -> Clock {
         self.0.clock
-    }
-
-    /// Stores a new run, together with whatever else `batch` has.
-    pub async fn create(&self, id: Uuid, plan: &Plan, mut batch: Batch) -> Result<(), Error> {
-        journal::add_new(&mut batch, id, plan)?;
-        Ok(self.0.store.commit(batch).await?)
     }
 
     /// Gives a run a command and answers with what `view` makes of it.

@@ -171,9 +171,9 @@ async fn create(call: &Call, fleet: &FleetRef, name: &Name, request: RunRequest)
 
 /// Keeps a new run with its plan, and answers with it.
 pub async fn make(call: &Call, fleet: &FleetRef, doc: &RunDoc, plan: &Plan) -> Result<Reply, ArmError> {
-    let key = documents::child_key(fleet, Kind::Run, &doc.name);
-    let put = documents::put(Collection::Runs, key, fleet.key(), doc, None)?;
-    call.app.orchestrator.create(doc.run, plan, documents::puts(vec![put])).await.map_err(refused)?;
+    let mut batch = Batch::default();
+    add(&mut batch, fleet, doc, plan)?;
+    call.commit(batch).await?;
     if doc.start_after.is_some() {
         call.app.upgrades.look_at(&fleet.key());
     }
@@ -181,6 +181,13 @@ pub async fn make(call: &Call, fleet: &FleetRef, doc: &RunDoc, plan: &Plan) -> R
 }
 
 /// Before a run is started a PUT resolves it anew; afterwards it may only say again what was said.
+/// Adds the documents of a run that does not exist yet.
+pub fn add(batch: &mut Batch, fleet: &FleetRef, doc: &RunDoc, plan: &Plan) -> Result<(), ArmError> {
+    let key = documents::child_key(fleet, Kind::Run, &doc.name);
+    batch.puts.push(documents::put(Collection::Runs, key, fleet.key(), doc, None)?);
+    flotta_orchestrator::journal::add_new(batch, doc.run, plan).map_err(refused)
+}
+
 async fn update(
     call: &Call,
     fleet: &FleetRef,

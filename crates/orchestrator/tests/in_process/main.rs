@@ -23,7 +23,7 @@ use flotta_engine::{
     run::{Part, SkipTarget},
 };
 use flotta_model::{Goal, Group, Member, Stage, Strategy, UpgradeType};
-use flotta_orchestrator::{Command, Moment, Orchestrator, RunRef};
+use flotta_orchestrator::{Command, Moment, Orchestrator, RunRef, journal};
 use flotta_simulator::{FleetFile, Options, Simulator};
 use flotta_store::{Batch, Collection, Delete, Document, Entry, Expect, MemoryStore, Snapshot, Store, StoreError};
 use jiff::Timestamp;
@@ -82,7 +82,9 @@ impl World {
             label: format!("fleet/{name}").into(),
             fleet: "fleet".into(),
         };
-        self.orchestrator.create(run.id, &plan, Batch::default()).await.expect("created");
+        let mut batch = Batch::default();
+        journal::add_new(&mut batch, run.id, &plan).expect("plan");
+        self.store.commit(batch).await.expect("created");
         run
     }
 

@@ -3,7 +3,7 @@
 use flotta_arm::{
     doc::RunDoc,
     error::ArmError,
-    path::{FleetRef, Kind},
+    path::FleetRef,
     run::{self, RunRequest, render_goal},
 };
 use flotta_engine::{
@@ -11,11 +11,11 @@ use flotta_engine::{
     channels::Known,
 };
 use flotta_model::Name;
-use flotta_store::{Batch, Collection};
+use flotta_store::Batch;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::{Call, documents, fleets, releases, reply::Reply, runs, strategies};
+use crate::{Call, fleets, releases, reply::Reply, runs, strategies};
 
 /// How old what is judged by may be.
 const AGE: SignedDuration = SignedDuration::from_mins(2);
@@ -56,9 +56,7 @@ pub async fn campaign(call: &Call, fleet: &FleetRef) -> Result<Reply, ArmError> 
             let plan = runs::resolve(call, fleet, &request, strategy.as_ref(), Some(&only)).await?;
             let doc = runs::document(call, &names[at], request, strategy.clone());
             let doc = RunDoc { only: Some(only), ..doc };
-            let key = documents::child_key(fleet, Kind::Run, &doc.name);
-            batch.puts.push(documents::put(Collection::Runs, key, fleet.key(), &doc, None)?);
-            flotta_orchestrator::journal::add_new(&mut batch, doc.run, &plan).map_err(runs::refused)?;
+            runs::add(&mut batch, fleet, &doc, &plan)?;
         }
         call.commit(batch).await?;
     }

@@ -219,9 +219,7 @@ async fn make(call: &Call, fleet: &FleetRef, subject: &Subject, trigger: &Trigge
             made.push(there.value);
             continue;
         }
-        let key = documents::child_key(fleet, Kind::Run, &doc.name);
-        batch.puts.push(documents::put(Collection::Runs, key, fleet.key(), &doc, None)?);
-        flotta_orchestrator::journal::add_new(&mut batch, doc.run, &plan).map_err(runs::refused)?;
+        runs::add(&mut batch, fleet, &doc, &plan)?;
         made.push(doc);
     }
     let first = made.first().cloned().ok_or_else(ArmError::internal)?;
@@ -268,9 +266,7 @@ pub async fn generate(call: &Call, fleet: &FleetRef, name: &Name) -> Result<Repl
     for at in 0..trigger.runs.len() {
         let (doc, plan) = subject.planned(call, fleet, &trigger, at).await?;
         if runs::find(call, fleet, &doc.name).await?.is_none() {
-            let key = documents::child_key(fleet, Kind::Run, &doc.name);
-            batch.puts.push(documents::put(Collection::Runs, key, fleet.key(), &doc, None)?);
-            flotta_orchestrator::journal::add_new(&mut batch, doc.run, &plan).map_err(runs::refused)?;
+            runs::add(&mut batch, fleet, &doc, &plan)?;
         }
     }
     let existing = batch.puts.is_empty();
